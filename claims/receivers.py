@@ -1,5 +1,6 @@
 """Reactions of `claims` to changes of the mirror, of claims, requests and teams."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -88,8 +89,8 @@ def reseal_secrets_of_teams(**_: Any) -> int:
 
 
 @receiver(access_lost, dispatch_uid="claims.access_lost")
-def notify_of_lost_access(*, user: User, team: Team, **_: Any) -> None:
-    leaving.notify_of_lost_access(user, team)
+def notify_of_lost_access(*, people: Sequence[User], team: Team, **_: Any) -> None:
+    leaving.notify_of_lost_access(people, team)
 
 
 @receiver(account_ended, dispatch_uid="claims.account_ended")

@@ -8,7 +8,6 @@ pastes a kubeconfig could run commands as the portal.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +17,8 @@ from urllib.parse import SplitResult, urlsplit
 import yaml
 from cryptography import x509
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
 
@@ -325,8 +326,8 @@ def _keys() -> MultiFernet:
     """Return the keys of settings, newest first; without any, one derived from SECRET_KEY."""
     configured = settings.CREDENTIAL_KEYS
     if not configured:
-        digest = hashlib.sha256(b"dragoman cluster credentials:" + settings.SECRET_KEY.encode()).digest()
-        configured = [base64.urlsafe_b64encode(digest).decode()]
+        derivation = HKDF(hashes.SHA256(), 32, salt=None, info=b"dragoman credentials")  # RFC 5869
+        configured = [base64.urlsafe_b64encode(derivation.derive(settings.SECRET_KEY.encode())).decode()]
     return MultiFernet([Fernet(key) for key in configured])
 
 

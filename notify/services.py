@@ -15,7 +15,8 @@ from notify import tasks
 from notify.models import Notice, NoticeKind
 from notify.preferences import channels
 from teams.access import people_in, readers_among
-from teams.models import Membership, Role, User
+from teams.identity.rules import access_lost
+from teams.models import Membership, Role, Team, User
 
 
 def notify(
@@ -61,6 +62,13 @@ def delete_notices_of_former_member(*, instance: Membership, **_: Any) -> None:
     """They name claims and people that the reader may no longer know of."""
     notices = Notice.objects.filter(user=instance.user_id, team=instance.team_id)
     notices.exclude(user__is_superuser=True).delete()
+
+
+@receiver(access_lost, dispatch_uid="notify.access_lost")
+def delete_notices_of_lost_team(*, people: Collection[User], team: Team, **_: Any) -> None:
+    """The same, of many at once: rows that groups remove send no signals of their own."""
+    of_team = Notice.objects.filter(team=team, user__in=[person.pk for person in people])
+    of_team.exclude(user__is_superuser=True).delete()
 
 
 def already_notified(keys: Collection[str]) -> set[tuple[str, UUID]]:

@@ -58,6 +58,7 @@ MIDDLEWARE = [
     "core.middleware.RequestIdMiddleware",
     "core.rates.RateHeadersMiddleware",
     "core.conditional.ConditionalMiddleware",
+    "core.middleware.ApiOverHttpsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
@@ -163,9 +164,14 @@ AUTHENTICATION_BACKENDS = [
     "allauth.account.auth_backends.AuthenticationBackend",
 ]
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "teams.passwords.OrganizationWordsValidator"},
+    {"NAME": "teams.passwords.BreachedPasswordValidator"},
 ]
+PASSWORD_WORDS: list[str] = env.list("PASSWORD_WORDS", default=[])  # of the organization, easy to guess
+BREACHED_PASSWORDS = env.str("BREACHED_PASSWORDS", "")  # a file of SHA-1 digests in order, "" for none
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "home"
 ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
@@ -181,7 +187,11 @@ ACCOUNT_FORMS = {
 SOCIALACCOUNT_ADAPTER = "teams.identity.provider.SocialAdapter"
 SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"provider_class": "teams.identity.provider.Provider"}}
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
-ACCOUNT_RATE_LIMITS = {"login_failed": "10/m/ip,5/5m/key"}
+ACCOUNT_RATE_LIMITS = {
+    "login_failed": "10/m/ip,5/5m/key",  # the key is a name with an address: teams.adapter
+    # Of a name, from all addresses: more than one address can send in an hour, so that none alone fills it.
+    "login_failed_anywhere": "100/h/key",
+}
 MFA_ADAPTER = "teams.passkeys.SecondFactorAdapter"
 MFA_FORMS = {
     "add_webauthn": "teams.passkeys.PasskeyForm",
@@ -221,6 +231,7 @@ WHITENOISE_MANIFEST_STRICT = False  # a file that was not collected costs its lo
 # HTTPS is the default; the demo on a loopback address says INSECURE_HTTP=true.
 HTTPS = not env.bool("INSECURE_HTTP", DEBUG)
 SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = ["^api/", "^scim/"]  # core.middleware.ApiOverHttpsMiddleware refuses them
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS

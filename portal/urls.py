@@ -11,6 +11,7 @@ from portal.openapi import DescriptionView
 from portal.team_page import team_page
 from teams.identity.logout import SignOut
 from teams.identity.views import elsewhere
+from teams.scim.endpoint import scim
 from teams.views import password_reset
 
 handler404 = "core.problems.not_found"
@@ -43,7 +44,7 @@ urlpatterns = [
     path("", include("inventory.urls")),
     path("", include("claims.urls")),
     path("", include("usage.urls")),
-    path("scim/v2/", include("teams.scim.urls")),
+    path("scim/v2/<path:rest>", scim, name="scim"),
     path("api/v1/", include("portal.api_urls")),
     path("api/v1/schema/", DescriptionView.as_view(), name="api-schema"),
     path("admin/", admin.site.urls),

@@ -67,8 +67,10 @@ class User(AbstractUser):
         max_length=64, blank=True, default="", editable=False
     )  # reported by the browser
     hides_setup = models.BooleanField(default=False, editable=False)  # on Home, of a platform admin
-    # Since when API tokens of this person are refused: `teams.identity.suspension` writes it.
+    # From when API tokens of this person are refused: `teams.identity.suspension` writes it.
     tokens_suspended_at = models.DateTimeField(null=True, editable=False)
+    # May sign in with a password or passkey whatever an identity provider says of the person.
+    break_glass = models.BooleanField(default=False, editable=False)
     # Whether only groups make this person platform admin; False if somebody did by hand.
     admin_from_groups = models.BooleanField(default=False, editable=False)
     # The team of a service account, which programs use with tokens and nobody signs in with.
@@ -92,7 +94,6 @@ class User(AbstractUser):
             if has_new_password:
                 self.sessions.all().delete()
                 self.api_tokens.all().revoke(by=self, reason="the password was changed")
-                User.objects.filter(pk=self.pk).update(tokens_suspended_at=None)  # of those, none is left
             if is_new or has_new_password:
                 record(
                     by=current_person(),
@@ -110,6 +111,11 @@ class User(AbstractUser):
     @property
     def is_service_account(self) -> bool:
         return self.service_of_id is not None
+
+    @property
+    def has_suspended_tokens(self) -> bool:
+        """Whether API tokens are refused by now; `tokens_suspended_at` may lie ahead."""
+        return self.tokens_suspended_at is not None and self.tokens_suspended_at <= timezone.now()
 
     @property
     def label(self) -> str:
@@ -554,6 +560,33 @@ def record(
     `action` is a code of `teams.audit.actions`; `by` is None for the portal, an anonymous user for whoever
     is not signed in. Nothing secret may stand in it.
     """
+    _entry(
+        by=by,
+        action=action,
+        kind=kind,
+        object_id=object_id,
+        name=name,
+        text=text,
+        values=values,
+        reason=reason,
+        team_id=team_id,
+        in_activity=in_activity,
+    ).save(force_insert=True)
+
+
+def _entry(
+    *,
+    by: User | AnonymousUser | None,
+    action: str,
+    kind: str,
+    object_id: str,
+    name: str,
+    text: str,
+    values: Sequence[tuple[str, str, str]],
+    reason: str,
+    team_id: uuid.UUID | None,
+    in_activity: bool,
+) -> AuditEntry:
     origin = current_origin(by=by)
     kinds = AuditEntry.Actor
     actor_kind = kinds.PORTAL
@@ -564,7 +597,7 @@ def record(
         actor_kind = kinds.SERVICE
     elif by is not None:
         actor_kind = kinds.PERSON if by.is_authenticated else kinds.NOBODY
-    AuditEntry.objects.create(
+    return AuditEntry(
         action=action,
         by_id=by.pk if by else None,
         actor=by.get_username() if by else provider,
@@ -614,6 +647,28 @@ def record_change(
         team_id=of.pk if isinstance(of, Team) else getattr(of, "team_id", None),
         in_activity=in_activity,
     )
+
+
+def record_members(
+    *, by: User | None, team: Team, changes: Sequence[tuple[str, str, tuple[str, str, str]]]
+) -> None:
+    """Record many changes of the members of a team, each of (action, text, values), in one statement."""
+    entries = [
+        _entry(
+            by=by,
+            action=action,
+            kind="team",
+            object_id=str(team.pk),
+            name=str(team),
+            text=text,
+            values=[values],
+            reason="",
+            team_id=team.pk,
+            in_activity=True,
+        )
+        for action, text, values in changes
+    ]
+    AuditEntry.objects.bulk_create(entries)
 
 
 def record_token_change(

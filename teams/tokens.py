@@ -254,7 +254,7 @@ def find_token(text: str, request: HttpRequest | None = None) -> ApiToken | None
         split = len(TOKEN_FIELDS)
         token = ApiToken.from_db("default", TOKEN_FIELDS, values[:split])
         token.user = user = User.from_db("default", USER_FIELDS, values[split:])
-        if user.tokens_suspended_at is not None:
+        if user.tokens_suspended_at is not None and user.tokens_suspended_at <= now:
             raise TokensSuspended(
                 f"API tokens of {user.username} are suspended since {utc_moment(user.tokens_suspended_at)}: "
                 "the identity provider does not renew the sign-in. Sign in through it in a browser, and they "

@@ -3,6 +3,7 @@
 from typing import cast
 from uuid import UUID
 
+from allauth.account.internal.flows.reauthentication import raise_if_reauthentication_required
 from allauth.account.views import password_reset as allauth_password_reset
 from django import forms
 from django.conf import settings
@@ -165,6 +166,8 @@ def profile(request: HttpRequest) -> HttpResponse:
     person = user_of(request)
     form = PersonForm(request.POST or None, instance=person)
     if request.method == "POST" and form.is_valid():
+        if "email" in form.changed_data:  # to which a new password is sent
+            raise_if_reauthentication_required(request, app="teams")
         services.change_profile(by=person, **form.cleaned_data)
         messages.success(request, "Profile saved.")
         return store_preference(request, redirect("teams:profile"), "theme", person.theme)

@@ -6,6 +6,7 @@ The claims stay with their team and keep running; its leads transfer or release 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,22 +24,38 @@ from teams.models import Role, Team, User
 GIVES_NONE = "Groups of the identity provider give no role there any more."
 
 
-def notify_of_lost_access(person: User, team: Team) -> None:
-    """Tell somebody who lost a team through their groups, and its leads, what becomes of the claims."""
-    count = Claim.objects.live().filter(team=team, requested_by=person).count()
-    live = stay(count, "the team")
-    key = f"access-lost:{team.pk}:{person.pk}:{timezone.now():%Y%m%d%H%M}"
-    mine = f"Your {live}; its leads extend, transfer or release them." if count else "You had no live claims."
-    theirs = f"Their {live}: transfer or release them." if count else "They had no live claims."
+def notify_of_lost_access(people: Sequence[User], team: Team) -> None:
+    """
+    Tell people who lost a team through their groups, and its leads, what becomes of the claims.
+
+    Leads have one notice about all who lost it at once.
+    """
+    live = Claim.objects.live().filter(team=team, requested_by__in=people).order_by()
+    held = dict(live.values_list("requested_by").annotate(Count("pk")))
+    one = people[0]
+    key = f"access-lost:{team.pk}:{min(person.pk for person in people)}:{timezone.now():%Y%m%d%H%M}"
     common: dict[str, Any] = {"kind": NoticeKind.CHANGE, "key": key}
-    notify([person], title=f"You are no longer in {team}", body=f"{GIVES_NONE} {mine}", **common)
+    for count in {held.get(person.pk, 0) for person in people}:
+        kept = f"Your {stay(count, 'the team')}; its leads extend, transfer or release them."
+        notify(
+            [person for person in people if held.get(person.pk, 0) == count],
+            title=f"You are no longer in {team}",
+            body=f"{GIVES_NONE} {kept if count else 'You had no live claims.'}",
+            **common,
+        )
+    total = sum(held.values())
+    theirs = (
+        f"Their {stay(total, 'the team')}: transfer or release them." if total else "They had no live claims."
+    )
     notify(
         people_in(team, at_least=Role.LEAD),
-        title=f"{person.label} is no longer in {team}",
+        title=f"{one.label} is no longer in {team}"
+        if len(people) == 1
+        else f"{len(people):,} people are no longer in {team}",
         body=f"{GIVES_NONE} {theirs}",
         team_id=team.pk,
-        url=claims_of(team, person),
-        important=bool(count),
+        url=claims_of(team, one if len(people) == 1 else None),
+        important=bool(total),
         **common,
     )
 
@@ -66,6 +83,7 @@ def stay(count: int, where: str) -> str:
     return f"{counted(count, 'live claim')} stay{'s' * one} with {where} and keep{'s' * one} running"
 
 
-def claims_of(team: Team, person: User) -> str:
-    """Return the address of the claims of a person in a team."""
-    return f"{reverse('claims:list')}?{urlencode({'team': team.slug, 'q': person.username})}"
+def claims_of(team: Team, person: User | None) -> str:
+    """Return the address of the claims of a team, of a person alone if there is one."""
+    query = {"team": team.slug} | ({"q": person.username} if person else {})
+    return f"{reverse('claims:list')}?{urlencode(query)}"

@@ -181,6 +181,7 @@ def provider_document(provider: IdentityProvider) -> dict[str, Any]:
         trustsEmail=provider.trusts_email,
         admitsEverybody=provider.admits_everybody,
         externalIdClaim=provider.external_id_claim,
+        acrValues=provider.acr_values,
         suspendsTokens=provider.suspends_tokens,
         signsOut=provider.signs_out,
         position=provider.position,

@@ -29,6 +29,7 @@ class ProviderDocument(ConfigDocument):
         "scopes": "scopes",
         "groupsClaim": "groups_claim",
         "externalIdClaim": "external_id_claim",
+        "acrValues": "acr_values",
     }
     FLAGS: ClassVar = {
         "trustsEmail": "trusts_email",

@@ -135,6 +135,7 @@ HELP = {
     "setup:people": "people#accounts",
     "setup:person": "people#accounts",
     "setup:person_admin": "people#accounts",
+    "setup:person_break_glass": "people#break-glass-accounts",
     "setup:person_deactivate": "people#accounts",
     "setup:person_sign_out": "people#accounts",
     "setup:person_invite": "people#invitations",

@@ -34,6 +34,7 @@ from core.text import as_options, counted
 from core.times import utc_moment
 from notify.mail import send_now
 from teams.access import require_admin, user_of
+from teams.identity.suspension import refused_by, set_break_glass
 from teams.invitations import (
     LIFETIME,
     InvitationOver,
@@ -141,6 +142,7 @@ def person(request: HttpRequest, person_id: UUID) -> HttpResponse:
         "person": row,
         "state": person_state(row),
         "use": person_use(row),
+        "refused_by": refused_by(row),
         "memberships": row.memberships.select_related("team").order_by("team__slug"),
         "changes": recorded_changes(row)[:CHANGES],
     }
@@ -165,6 +167,25 @@ def person_admin(request: HttpRequest, person_id: UUID) -> HttpResponse:
             return redirect("home") if row == request.user else redirect("setup:person", row.pk)
     page = {"person": row, "problem": problem, "use": person_use(row)}
     return render(request, "setup/person_admin.html", page, status=status)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def person_break_glass(request: HttpRequest, person_id: UUID) -> HttpResponse:
+    """Say what a break-glass account is, then mark the person's as one, or end that."""
+    row = person_for(request, person_id)
+    problem, status = "", 200
+    if request.method == "POST":
+        marked = request.POST.get("marked") == "on"
+        try:
+            set_break_glass(by=user_of(request), person=row, marked=marked)
+        except PortalError as refusal:
+            problem, status = refusal.message, refusal.status
+        else:
+            now = "is a break-glass account now" if marked else "is no longer a break-glass account"
+            messages.success(request, f"{row.username} {now}.")
+            return redirect("setup:person", row.pk)
+    page = {"person": row, "problem": problem, "refused_by": refused_by(row)}
+    return render(request, "setup/person_break_glass.html", page, status=status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -23,6 +23,7 @@ from portal.setup.member_requests import ask_for_member
 from portal.setup.people import send_link
 from teams.access import require_admin, team_for, user_of
 from teams.api import MembershipOut
+from teams.identity.suspension import set_break_glass
 from teams.invitations import invite, revoke_invitation
 from teams.models import Invitation, Role, Team, User
 from teams.services import deactivate_person, reactivate_person, set_platform_admin
@@ -40,13 +41,21 @@ class PersonOut(serializers.ModelSerializer[User]):
 
     class Meta:
         model = User
-        fields = ("id", "username", "name", "email", "platform_admin", "active", "last_login", "teams")
+        fields = (
+            "id", "username", "name", "email", "platform_admin", "break_glass", "active", "last_login",
+            "teams",
+        )  # fmt: skip
+        read_only_fields = ("break_glass",)
 
 
 class PersonIn(Input):
     """What is left out stays."""
 
     platform_admin = serializers.BooleanField(required=False)
+    break_glass = serializers.BooleanField(
+        required=False,
+        help_text="True: password and passkeys work whatever an identity provider says of the person",
+    )
     active = serializers.BooleanField(
         required=False, help_text="False ends the sign-in of the person and revokes their tokens"
     )
@@ -80,7 +89,7 @@ class PersonViewSet(
     @refuses(403, 404, 409)
     @extend_schema(request=PersonIn, responses=PersonOut)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Make a person platform admin or end that; deactivate or reactivate the account."""
+        """Make a person platform admin or end that; mark a break-glass account; deactivate or reactivate."""
         by, person = user_of(request), self.get_object()
         body = PersonIn(data=request.data)
         body.is_valid(raise_exception=True)
@@ -89,6 +98,8 @@ class PersonViewSet(
             reactivate_person(by=by, person=person)
         if "platform_admin" in fields:
             set_platform_admin(by=by, person=person, admin=fields["platform_admin"])
+        if "break_glass" in fields:
+            set_break_glass(by=by, person=person, marked=fields["break_glass"])
         if fields.get("active") is False:
             deactivate_person(by=by, person=person)
         row = User.objects.prefetch_related("memberships__team").get(pk=person.pk)

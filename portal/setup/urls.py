@@ -32,6 +32,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("people/invite/", people.person_invite, name="person_invite"),
     path("people/<uuid:person_id>/", people.person, name="person"),
     path("people/<uuid:person_id>/admin/", people.person_admin, name="person_admin"),
+    path("people/<uuid:person_id>/break-glass/", people.person_break_glass, name="person_break_glass"),
     path("people/<uuid:person_id>/deactivate/", people.person_deactivate, name="person_deactivate"),
     path("people/<uuid:person_id>/sign-out/", people.person_sign_out, name="person_sign_out"),
     path("people/<uuid:person_id>/reactivate", people.person_reactivate, name="person_reactivate"),

@@ -76,6 +76,8 @@ ACTIONS = {
     "password.changed": "set a new password",
     "person.admin_ended": "ended that somebody is platform admin",
     "person.admin_granted": "made somebody platform admin",
+    "person.break_glass_ended": "ended that somebody signs in here whatever their provider says",
+    "person.break_glass_marked": "let somebody sign in here whatever their provider says",
     "person.changed": "changed an account",
     "person.created": "created an account",
     "person.deactivated": "deactivated an account",

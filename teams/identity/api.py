@@ -63,6 +63,12 @@ class ChangeIdentityProviderIn(Input):
         required=False,
         help_text="Claim with the externalId of SCIM; default: sub; empty: only addresses count",
     )
+    acr_values = serializers.CharField(
+        max_length=200,
+        allow_blank=True,
+        required=False,
+        help_text="Values of the claim acr that count, the preferred one first; empty: each sign-in does",
+    )
     suspends_tokens = serializers.BooleanField(
         required=False,
         help_text="API tokens of a person stop while the provider refuses their sign-in; default: true",

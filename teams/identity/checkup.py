@@ -20,9 +20,10 @@ from teams.identity.discovery import (
     post_as_client,
     read_keys,
 )
-from teams.identity.models import OFFLINE, ExternalGroup, IdentityProvider
+from teams.identity.models import OFFLINE, ExternalGroup, IdentityGrant, IdentityProvider
 from teams.identity.rules import MEMBERS
 from teams.identity.services import secret_of
+from teams.identity.suspension import GRACE
 from teams.identity.tokens import ALGORITHMS, LEEWAY
 
 GOOD, NOTE, BAD = CheckupVerdict.GOOD, CheckupVerdict.NOTE, CheckupVerdict.BAD
@@ -157,13 +158,20 @@ def _groups(provider: IdentityProvider, found: dict[str, Any]) -> Iterator[Check
 
 
 def _api_tokens(provider: IdentityProvider) -> CheckupFinding:
-    if OFFLINE in provider.scopes.split():
-        return CheckupFinding(GOOD, "API tokens", "stop when the provider refuses a sign-in, and not before")
+    """What the answers with tokens said counts more than the scopes that are asked for."""
+    bound = IdentityGrant.objects.filter(provider=provider, due_at__isnull=False, is_offline=False).count()
+    if OFFLINE in provider.scopes.split() and not bound:
+        told = "stop within minutes for whom the provider refuses; a sign-out there does not matter"
+        return CheckupFinding(GOOD, "API tokens", told)
+    days = f"{GRACE.days} days"
+    so_far = f", so far of {counted(bound, 'person', 'people')}" if bound else ""
     return CheckupFinding(
         NOTE,
         "API tokens",
-        "stop when a session at the provider ends, also by a sign-out",
-        f"Add the scope {OFFLINE}, so that they stop only for whom the provider refuses.",
+        f"{OFFLINE} is missing{so_far}: tokens stop when a session there ends, and {days} after a "
+        "sign-out of which the portal knows",
+        f"Add the scope {OFFLINE}, and let people sign in once more: then only whom the provider refuses "
+        "loses tokens and local sign-in, within minutes.",
     )
 
 

@@ -58,11 +58,17 @@ class ProviderForm(forms.Form):
         initial="sub",
         help_text="Finds the account of SCIM at the first sign-in. Okta: sub, Entra ID: oid.",
     )
+    acr_values = forms.CharField(
+        label="Demanded strength (acr)",
+        max_length=200,
+        required=False,
+        help_text="Values of the claim acr, as for a second factor. A sign-in without one is refused.",
+    )
     suspends_tokens = forms.BooleanField(
         label="API tokens stop when the provider refuses the sign-in",
         required=False,
         initial=True,
-        help_text="Until the next one. Without the scope offline_access that is when the session there ends.",
+        help_text="Until the next one. With the scope offline_access only for whom it refuses.",
     )
     signs_out = forms.BooleanField(
         label="Signing out here signs out there too",

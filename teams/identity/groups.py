@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Set
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -54,17 +54,35 @@ def set_groups_of(
 
 
 @transaction.atomic
-def set_members(group: ExternalGroup, users: Iterable[User], *, by: User | None = None) -> list[AccessChange]:
-    """Make exactly these people the members of a group, and return what that changes."""
+def set_members(group: ExternalGroup, wanted: Set[UUID], *, by: User | None = None) -> list[AccessChange]:
+    """
+    Make exactly these people, who are no service accounts, the members of a group, and return what that
+    changes.
+    """
     lock_rules()
-    wanted = {user.pk for user in users if not user.is_service_account}
-    group = ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
-    have = set(MEMBERS.objects.filter(externalgroup=group).values_list("user", flat=True))
-    MEMBERS.objects.filter(externalgroup=group, user__in=have - wanted).delete()
+    ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
+    have = _members_of(group)
+    return change_members(group, joined=wanted - have, left=have - wanted, by=by)
+
+
+@transaction.atomic
+def change_members(
+    group: ExternalGroup, *, joined: Set[UUID], left: Set[UUID], by: User | None = None
+) -> list[AccessChange]:
+    """
+    Add people to a group and take others out of it, and return what that changes. The members that stay are
+    not read. `joined` has no service accounts.
+    """
+    lock_rules()
+    ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
+    rows = MEMBERS.objects.filter(externalgroup=group)
+    have = set(rows.filter(user__in=joined | left).values_list("user", flat=True))
+    rows.filter(user__in=have & left).delete()
     MEMBERS.objects.bulk_create(
-        [MEMBERS(externalgroup=group, user_id=pk) for pk in sorted(wanted - have)], ignore_conflicts=True
+        [MEMBERS(externalgroup_id=group.pk, user_id=pk) for pk in sorted(joined - have)],
+        ignore_conflicts=True,
     )
-    return apply(have ^ wanted, by=by)
+    return apply((joined - have) | (have & left), by=by)
 
 
 def save_group(

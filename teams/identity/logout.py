@@ -11,6 +11,7 @@ signs them out too and leads back. The session here is over before, whatever the
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -21,6 +22,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
@@ -30,15 +32,17 @@ from cluster.credentials import seal_fields, unseal_fields
 from core.errors import Invalid, PortalError
 from teams.access import user_of
 from teams.identity.discovery import ProviderUnavailable, metadata
-from teams.identity.models import OFFLINE, IdentityGrant, IdentityProvider
+from teams.identity.models import IdentityGrant, IdentityProvider
 from teams.identity.people import Identity, linked_person
-from teams.identity.suspension import may_suspend
+from teams.identity.suspension import GRACE, may_suspend, note_sign_out
 from teams.identity.tokens import ProviderTokenRefused, logout_claims
 from teams.models import Session, User, record
-from teams.sessions import end_provider_sessions
+from teams.sessions import PROVIDER_SESSION, end_provider_sessions
 
 log = structlog.get_logger(__name__)
 
+# What a browser keeps of pages (W3C Clear Site Data): not the cookies, of which the theme is one.
+CLEARED = '"cache", "storage"'
 MAX_HINT = 4096  # characters of an ID token that an address carries; servers take 8 KiB of one
 
 
@@ -76,6 +80,7 @@ def end_named_sessions(provider: IdentityProvider, token: str) -> int:
     person = linked_person(provider, Identity(subject)) if subject else None
     if person is None and not sid:
         return 0  # of somebody who never signed in here
+    note_sign_out(provider, person, sid)
     ended = end_provider_sessions(provider.slug, sid=sid, person=person)
     if ended:
         record(
@@ -110,11 +115,15 @@ class SignOut(LogoutView):
     @sensitive_variables("hint")
     def post(self, *args: Any, **kwargs: Any) -> HttpResponse:
         provider, hint = _provider_of_session(self.request)
-        tokens_stop = provider is not None and _tokens_stop(self.request, provider)
+        tokens_stop = _tokens_stop(self.request, provider) if provider else None
+        person, sid = self.request.user, str(self.request.session.get(PROVIDER_SESSION, ""))
         response: HttpResponse = super().post(*args, **kwargs)
         address = end_session_address(self.request, provider, hint) if provider else ""
+        response["Clear-Site-Data"] = CLEARED
         if provider is None or not address:
             return response
+        if isinstance(person, User):
+            note_sign_out(provider, person, sid)
         # A page and not a redirect: CSP `form-action` is checked for redirects of the sign-out form too.
         page = {
             "url": address,
@@ -124,6 +133,7 @@ class SignOut(LogoutView):
         }
         page_response = render(self.request, "teams/identity/continue.html", page)
         page_response["Refresh"] = f"0; url={address}"
+        page_response["Clear-Site-Data"] = CLEARED
         return page_response
 
 
@@ -145,11 +155,13 @@ def _provider_of_session(request: HttpRequest) -> tuple[IdentityProvider | None,
         return provider, ""  # the key that sealed it is gone: the provider asks whom to sign out
 
 
-def _tokens_stop(request: HttpRequest, provider: IdentityProvider) -> bool:
-    """Return whether the refresh token ends with the session there, and with it the API tokens here."""
-    is_bound = OFFLINE not in provider.scopes.split()
-    grants = IdentityGrant.objects.filter(provider=provider, user=request.user.pk, due_at__isnull=False)
-    return is_bound and may_suspend(provider, user_of(request)) and grants.exists()
+def _tokens_stop(request: HttpRequest, provider: IdentityProvider) -> datetime | None:
+    """Return when API tokens stop without another sign-in: the refresh token ends with the session there."""
+    bound = IdentityGrant.objects.filter(
+        provider=provider, user=request.user.pk, due_at__isnull=False, is_offline=False
+    )
+    stops = bound.exists() and may_suspend(provider, user_of(request))
+    return timezone.now() + GRACE if stops else None
 
 
 @sensitive_variables("hint")

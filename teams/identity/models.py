@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from core.models import uuid7
 
@@ -22,6 +23,7 @@ class IdentityProvider(models.Model):
     `trusts_email` takes each address of this provider for verified, although its tokens do not say so.
     `admits_everybody` creates an account for whoever signs in; else only for whom a rule or invitation names.
     `external_id_claim` names the claim whose value SCIM sends as `externalId`, "" if there is none.
+    `acr_values` are the strengths of a sign-in that count, the preferred one first, "" if each does.
     `suspends_tokens`: API tokens of a person stop when the provider refuses to renew their sign-in.
     `signs_out`: who signs out here is signed out there too. After `failures` in a row it is read again at
     `retry_at`; `problem` is the last of them.
@@ -39,6 +41,7 @@ class IdentityProvider(models.Model):
     trusts_email = models.BooleanField(default=False)
     admits_everybody = models.BooleanField(default=False)
     external_id_claim = models.CharField(max_length=80, blank=True, default="sub")
+    acr_values = models.CharField(max_length=200, blank=True, default="")
     suspends_tokens = models.BooleanField(default=True)
     signs_out = models.BooleanField(default=True)
     enabled = models.BooleanField(default=False)
@@ -135,7 +138,10 @@ class IdentityGrant(models.Model):
     """
     That a person signed in through a provider, and what is needed to read their groups again.
 
-    `sealed` is the refresh token, empty where the provider gave none; `due_at` is when it is used next.
+    `sealed` is the refresh token, empty where the provider gave none; `due_at` is when it is used next. It
+    outlives the session there, the provider's `sid`, if the sign-in `is_offline`; `signed_out_at` is when a
+    sign-out ended that session. `refused_at` is from when it counts that the provider has refused the token
+    (`teams.identity.suspension`).
     """
 
     user = models.ForeignKey("teams.User", models.CASCADE, related_name="identity_grants")
@@ -145,6 +151,10 @@ class IdentityGrant(models.Model):
     signed_in_at = models.DateTimeField()
     read_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True)
+    is_offline = models.BooleanField(default=False)
+    sid = models.CharField(max_length=255, blank=True, default="")
+    signed_out_at = models.DateTimeField(null=True)
+    refused_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = (
@@ -157,3 +167,8 @@ class IdentityGrant(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} through {self.provider}"
+
+    @property
+    def counts(self) -> bool:
+        """Whether the provider's refusal counts by now."""
+        return self.refused_at is not None and self.refused_at <= timezone.now()

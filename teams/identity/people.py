@@ -26,7 +26,7 @@ from core.errors import PortalError
 from teams.identity.groups import set_groups_of
 from teams.identity.models import GroupRule, IdentityGrant, IdentityProvider
 from teams.identity.rules import AccessChange
-from teams.identity.suspension import give_back_tokens
+from teams.identity.suspension import vouch_for
 from teams.invitations import accept_verified, open_invitations_of
 from teams.models import User, record_change
 from teams.scim.models import ScimUser
@@ -281,9 +281,12 @@ def link(provider: IdentityProvider, subject: str, person: User) -> None:
 
 def unlink(*, by: User, provider: IdentityProvider) -> None:
     """
-    Sign in through the provider no more. Raises SignInRefused without a password, which would lock `by` out.
+    Sign in through the provider no more. Raises SignInRefused without a password, which would lock `by` out,
+    and where the provider refuses to renew the sign-in, which would let `by` in after all.
     """
     with transaction.atomic():
+        if IdentityGrant.objects.filter(provider=provider, user=by, refused_at__isnull=False).exists():
+            raise SignInRefused(f"{provider.title} has ended your sign-in. Sign in through it again first.")
         others = SocialAccount.objects.filter(user=by).exclude(provider=provider.slug)
         if not by.has_usable_password() and not others.exists():
             raise SignInRefused("Choose a password first: there is no other way for you to sign in.")
@@ -296,10 +299,18 @@ def unlink(*, by: User, provider: IdentityProvider) -> None:
 
 
 @transaction.atomic
-def keep_grant(provider: IdentityProvider, person: User, subject: str, refresh_token: str) -> bool:
+def keep_grant(
+    provider: IdentityProvider,
+    person: User,
+    subject: str,
+    refresh_token: str,
+    *,
+    is_offline: bool = False,
+    sid: str = "",
+) -> bool:
     """
     Store the refresh token, sealed, to read the groups again after `READ_AGAIN`; return whether API tokens
-    that were suspended work again with this sign-in.
+    that were suspended work again with this sign-in. One that `is_offline` outlives the session `sid` there.
     """
     now = timezone.now()
     sealed = seal_fields({"refresh_token": refresh_token}) if refresh_token else b""
@@ -313,6 +324,9 @@ def keep_grant(provider: IdentityProvider, person: User, subject: str, refresh_t
             "signed_in_at": now,
             "read_at": now,
             "due_at": now + READ_AGAIN if refresh_token else None,
+            "is_offline": is_offline and bool(refresh_token),
+            "sid": sid[:255],
+            "signed_out_at": None,
         },
     )
-    return give_back_tokens(provider, person)
+    return vouch_for(provider, person)

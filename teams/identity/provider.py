@@ -14,6 +14,7 @@ from typing import Any, NoReturn, cast
 
 import httpx
 import structlog
+from allauth.account.internal.flows.reauthentication import raise_if_reauthentication_required
 from allauth.account.signals import user_logged_in
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -47,6 +48,7 @@ from teams.identity.people import (
     person_signing_in,
 )
 from teams.identity.services import secret_of
+from teams.identity.suspension import outlives_session
 from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import Team, User, record
 from teams.sessions import PROVIDER_SESSION
@@ -54,6 +56,10 @@ from teams.sessions import PROVIDER_SESSION
 log = structlog.get_logger(__name__)
 
 CANCELLED = "You cancelled the sign-in at {provider}."
+TOO_WEAK = (
+    "{provider} did not say that you signed in strongly enough: {wanted} is demanded. Set up a second factor "
+    "there, then sign in again."
+)
 BROKEN = "The sign-in at {provider} took too long, or was sent twice. Begin again."
 
 
@@ -151,7 +157,8 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
         account = SocialAccount(provider=self.identity_provider.slug, uid=claims["sub"])
         login = SocialLogin(user=User(), account=account, provider=self.get_provider())
         login.claims = {**claims, **userinfo, "nonce": claims.get("nonce"), "sid": claims.get("sid")}
-        login.id_token = id_token
+        login.claims["acr"] = claims.get("acr")  # of what is signed, and not of userinfo
+        login.id_token, login.scope = id_token, kwargs["response"].get("scope")
         return login
 
 
@@ -171,8 +178,12 @@ class Provider(OpenIDConnectProvider):
         Lead the browser to the provider, by a page and not by a redirect: the form of the sign-in page may
         only be sent to the portal (CSP `form-action`), and that is checked for redirects too.
         """
+        if process == "connect":  # another way into this account
+            raise_if_reauthentication_required(request, app="teams")
         nonce = secrets.token_urlsafe(24)
-        kwargs["auth_params"] = {**kwargs.get("auth_params", {}), "nonce": nonce}
+        wanted = self.app.identity_provider.acr_values
+        strength = {"acr_values": wanted} if wanted else {}  # OpenID Connect Core 1.0 §3.1.2.1
+        kwargs["auth_params"] = {**kwargs.get("auth_params", {}), "nonce": nonce, **strength}
         response = super().redirect(request, process, nonce=nonce, **kwargs)
         if isinstance(response, HttpResponseRedirect):
             page = {"url": response.url, "provider": self.app.name}
@@ -212,6 +223,8 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         refusal: PortalError | None = None
         if not claims["nonce"] or claims["nonce"] != sociallogin.state.get("nonce"):
             refusal = SignInRefused(BROKEN.format(provider=provider.title))
+        elif provider.acr_values and claims["acr"] not in provider.acr_values.split():
+            refusal = SignInRefused(TOO_WEAK.format(provider=provider.title, wanted=provider.acr_values))
         else:
             identity = identity_of(provider, claims)
             try:
@@ -225,9 +238,12 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         sociallogin.account = SocialAccount.objects.get(provider=provider.slug, uid=identity.subject)
         sociallogin.user = found.person
         refresh_token = sociallogin.token.token_secret if sociallogin.token else ""
-        if keep_grant(provider, found.person, identity.subject, refresh_token):
+        is_offline, sid = outlives_session(provider, sociallogin.scope), str(claims["sid"] or "")
+        if keep_grant(
+            provider, found.person, identity.subject, refresh_token, is_offline=is_offline, sid=sid
+        ):
             messages.success(request, "Your API tokens work again.")
-        sociallogin.state["sid"] = str(claims["sid"] or "")
+        sociallogin.state["sid"] = sid
         sociallogin.state["id_token"] = sealed_id_token(provider, sociallogin.id_token)
         say_what_changed(request, provider, found)
 

@@ -14,20 +14,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from django.contrib.auth.hashers import is_password_usable
 from django.db import connection, transaction
 from django.db.models import Exists, Q
 from django.dispatch import Signal
 
 from teams.identity.models import ExternalGroup, GroupRule
-from teams.models import Membership, Role, Team, User, record_change
+from teams.models import Membership, Role, Team, User, record_change, record_members
 from teams.services import role_changed
 
 ADVISORY_LOCK = 7_305_001  # of the rules; any number that nothing else here uses
 
-# user, team, reason: groups no longer give this person any role in the team; sent inside the transaction.
+# people, team: groups no longer give these people any role in the team; sent inside the transaction.
 access_lost = Signal()
 
 MEMBERS = ExternalGroup.members.through
+PERSON = ("username", "is_superuser", "admin_from_groups", "password")  # what `planned` reads of a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ def lock_people(people: Collection[UUID]) -> None:
     rows = User.objects.filter(
         Q(pk__in=people) | (Q(is_superuser=True, is_active=True) & Exists(some_admin))
     ).order_by("pk")
-    list(rows.select_for_update(no_key=True, of=("self",)).only("pk"))
+    list(rows.select_for_update(no_key=True).values_list("pk"))
 
 
 @transaction.atomic
@@ -265,6 +267,7 @@ def apply(people: Collection[UUID], *, by: User | None = None) -> list[AccessCha
     Give and take what the rules say for these people, and return what changed or was refused.
 
     `by` changed a rule, None if the provider did. Locks the people, then the owners of teams that lose one.
+    The number of statements grows with the teams, not with the people: a group has thousands of members.
     """
     if not people:
         return []
@@ -273,13 +276,16 @@ def apply(people: Collection[UUID], *, by: User | None = None) -> list[AccessCha
     changes = planned(people, list(GroupRule.objects.all()), lock=True)
     teams = Team.objects.in_bulk([change.team_id for change in changes if change.team_id])
     users = User.objects.in_bulk([change.person for change in changes])
+    of_teams: dict[UUID, list[AccessChange]] = defaultdict(list)
     for change in changes:
         if change.refused:
             continue
         if change.team_id is None:
             _write_admin(by, users[change.person], change)
         else:
-            _write_role(by, users[change.person], teams[change.team_id], change)
+            of_teams[change.team_id].append(change)
+    for team, its_changes in of_teams.items():
+        _write_roles(by, teams[team], its_changes, users)
     return changes
 
 
@@ -297,8 +303,8 @@ def planned(
         rows = rows.filter(has_groups | Q(memberships__in=Membership.objects.exclude(group_role="")))
     else:
         rows = rows.filter(pk__in=people)
-    found = list(rows.distinct())
-    ids = [person.pk for person in found]
+    found = list(rows.distinct().values_list("pk", *PERSON))
+    ids = [person[0] for person in found]
     groups: dict[UUID, set[GroupName]] = defaultdict(set)
     for user, provider, name, external_id in MEMBERS.objects.filter(user__in=ids).values_list(
         "user", "externalgroup__provider", "externalgroup__name", "externalgroup__external_id"
@@ -311,15 +317,9 @@ def planned(
         )
     members = [
         GroupMember(
-            person.pk,
-            person.username,
-            frozenset(groups[person.pk]),
-            roles[person.pk],
-            person.is_superuser,
-            person.admin_from_groups,
-            person.has_usable_password(),
+            pk, name, frozenset(groups[pk]), roles[pk], is_admin, from_groups, is_password_usable(password)
         )
-        for person in found
+        for pk, name, is_admin, from_groups, password in found
     ]
     titles = dict(Team.objects.active().values_list("pk", "slug"))
     touched = {team for one in roles.values() for team, role in one.items() if role.role == Role.OWNER}
@@ -362,36 +362,51 @@ def _write_admin(by: User | None, person: User, change: AccessChange) -> None:
     )
 
 
-def _write_role(by: User | None, person: User, team: Team, change: AccessChange) -> None:
-    """Write one membership. Creating and deleting it send the signals of Django's models."""
-    membership = Membership.objects.filter(user=person, team=team)
-    old, new = (Role(role).label if role else "–" for role in (change.old_role, change.new_role))
-    if change.after is None:
-        for row in membership:
-            row.delete()
-        text, action = f"removed, was {old}", "member.removed"
-    else:
-        columns = {
-            "role": change.after.role,
-            "group_role": change.after.group_role,
-            "hand_role": change.after.hand_role,
-        }
-        if change.before is None:
-            Membership.objects.create(user=person, team=team, **columns)
-            text, action = f"added as {new}", "member.added"
+def _write_roles(
+    by: User | None, team: Team, changes: Sequence[AccessChange], users: Mapping[UUID, User]
+) -> None:
+    """
+    Write what changes in one team. The rows send no signals of Django's models, which would be several
+    queries for each person; `role_changed` and `access_lost` say it once.
+    """
+    rows = Membership.objects.filter(team=team)
+    added: list[Membership] = []
+    changed: dict[TeamRole, list[UUID]] = defaultdict(list)
+    removed: list[UUID] = []
+    for change in changes:
+        if change.after is None:
+            removed.append(change.person)
+        elif change.before is None:
+            added.append(Membership(user_id=change.person, team=team, **_columns(change.after)))
         else:
-            membership.update(**columns)
-            text, action = f"{old} → {new}", "member.role_changed"
-    if not change.is_visible:
-        return
-    record_change(
-        by=by,
-        of=team,
-        change=f"{person.username}: {text}, {change.reason}",
-        values=[(f"Role of {person.username}", old, new)],
-        action=action,
-    )
-    if change.before is not None and change.after is not None:
+            changed[change.after].append(change.person)
+    Membership.objects.bulk_create(added)
+    for role, people in changed.items():
+        rows.filter(user__in=people).update(**_columns(role))
+    if removed:
+        lost = rows.filter(user__in=removed)
+        lost._raw_delete(lost.db)  # as Django deletes rows that no other refers to
+    visible = [change for change in changes if change.is_visible]
+    record_members(by=by, team=team, changes=[_in_words(change, users) for change in visible])
+    leads = (Role.LEAD, Role.OWNER)
+    if any(change.before is not None or change.new_role in leads for change in visible):
         role_changed.send(Membership, team_id=team.pk)
+    if removed:
+        access_lost.send(Membership, people=[users[person] for person in removed], team=team)
+
+
+def _columns(role: TeamRole) -> dict[str, str]:
+    return {"role": role.role, "group_role": role.group_role, "hand_role": role.hand_role}
+
+
+def _in_words(change: AccessChange, users: Mapping[UUID, User]) -> tuple[str, str, tuple[str, str, str]]:
+    """Return action, text and values of the entry in the audit log."""
+    old, new = (Role(role).label if role else "–" for role in (change.old_role, change.new_role))
+    name = users[change.person].username
     if change.after is None:
-        access_lost.send(Membership, user=person, team=team, reason=change.reason)
+        action, text = "member.removed", f"removed, was {old}"
+    elif change.before is None:
+        action, text = "member.added", f"added as {new}"
+    else:
+        action, text = "member.role_changed", f"{old} → {new}"
+    return action, f"{name}: {text}, {change.reason}", (f"Role of {name}", old, new)

@@ -36,6 +36,7 @@ FIELDS = {
     "trusts_email": "addresses count as verified",
     "admits_everybody": "everybody gets an account",
     "external_id_claim": "claim that SCIM calls externalId",
+    "acr_values": "demanded strength of the sign-in",
     "suspends_tokens": "a refused sign-in suspends API tokens",
     "signs_out": "signs out there too",
     "position": "position",
@@ -150,6 +151,8 @@ def _sound(fields: dict[str, Any]) -> dict[str, Any]:
     if "scopes" in sound:
         words = list(dict.fromkeys(str(sound["scopes"]).replace(",", " ").split()))
         sound["scopes"] = " ".join(words if "openid" in words else ["openid", *words])
+    if "acr_values" in sound:
+        sound["acr_values"] = " ".join(dict.fromkeys(str(sound["acr_values"]).split()))
     if "external_id_claim" in sound:
         claim = sound["external_id_claim"] = str(sound["external_id_claim"]).strip()
         if claim in CHOSEN_BY_PEOPLE:

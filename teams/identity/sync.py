@@ -28,10 +28,10 @@ from teams.identity.groups import set_groups_of
 from teams.identity.models import IdentityGrant, IdentityProvider
 from teams.identity.people import READ_AGAIN, groups_in
 from teams.identity.services import secret_of
-from teams.identity.suspension import suspend_tokens
+from teams.identity.suspension import counts_from, is_exempt, suspend_tokens
 from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import record
-from teams.sessions import end_provider_sessions
+from teams.sessions import end_provider_sessions, end_sessions
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +44,10 @@ OVER = frozenset(("invalid_grant",))
 
 class GrantOver(Exception):
     """The provider has ended the sign-in: it refuses the refresh token."""
+
+
+class PersonRefused(GrantOver):
+    """It renews the sign-in and refuses to say who that is: this is about the person, not the session."""
 
 
 class GrantLost(GrantOver):
@@ -102,7 +106,7 @@ def read_grant(provider: IdentityProvider, grant: IdentityGrant) -> str:
     try:
         reading = ask(provider, grant)
     except GrantOver as over:
-        return _end(provider, grant, is_refused=not isinstance(over, GrantLost))
+        return _end(provider, grant, over)
     now = timezone.now()
     columns: dict[str, Any] = {"read_at": now, "due_at": now + READ_AGAIN}
     if reading.refresh_token:
@@ -172,22 +176,31 @@ def _refreshed(http: httpx.Client, provider: IdentityProvider, refresh_token: st
 def _userinfo(http: httpx.Client, provider: IdentityProvider, access_token: str) -> dict[str, Any]:
     answer = read_userinfo(http, provider, access_token)
     if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-        raise GrantOver
+        raise PersonRefused
     if answer.status_code != httpx.codes.OK:
         raise ProviderUnavailable(f"{provider.title} answers {answer.status_code} for userinfo.")
     claims: dict[str, Any] = answer.json()
     return claims
 
 
-def _end(provider: IdentityProvider, grant: IdentityGrant, *, is_refused: bool) -> str:
-    """The sign-in is over there: end it here too, and refuse API tokens. A newer sign-in meanwhile stays."""
+def _end(provider: IdentityProvider, grant: IdentityGrant, over: GrantOver) -> str:
+    """
+    The sign-in is over there: end it here too, with what else follows from a refusal (`suspension`). A newer
+    sign-in meanwhile stays.
+    """
+    now = timezone.now()
+    at = counts_from(grant, now, is_about_person=isinstance(over, PersonRefused))
+    is_refused = not isinstance(over, GrantLost)
     with transaction.atomic():
-        over = IdentityGrant.objects.filter(pk=grant.pk, signed_in_at=grant.signed_in_at)
-        if not over.update(sealed=b"", due_at=None):
+        same = IdentityGrant.objects.filter(pk=grant.pk, signed_in_at=grant.signed_in_at)
+        if not same.update(sealed=b"", due_at=None, refused_at=at if is_refused else None):
             return "newer"
         if is_refused:
-            suspend_tokens(provider, grant.user)
-        ended = end_provider_sessions(provider.slug, person=grant.user)
+            suspend_tokens(provider, grant.user, at=at)
+        if is_refused and at <= now and not is_exempt(grant.user):
+            ended = end_sessions(grant.user)  # those that began with a password or passkey too
+        else:
+            ended = end_provider_sessions(provider.slug, person=grant.user)
         if ended:
             record(
                 by=None,

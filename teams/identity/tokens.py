@@ -23,6 +23,9 @@ ALGORITHMS = (
 LEEWAY = 60  # seconds by which clocks may differ
 MAX_TOKEN = 64 * 1024  # characters
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
+# `typ` of the header (RFC 8725 §3.11): not every provider names that of a logout token.
+PLAIN = frozenset(("", "jwt"))
+LOGOUT_TYPES = PLAIN | {"logout+jwt"}
 MAX_LOGOUT_AGE = 300  # seconds since a logout token was issued
 
 
@@ -34,11 +37,14 @@ class ProviderTokenRefused(PortalError):
     title = "The token of the identity provider is refused"
 
 
-def verified_claims(provider: IdentityProvider, token: str, *, required: tuple[str, ...]) -> dict[str, Any]:
+def verified_claims(
+    provider: IdentityProvider, token: str, *, required: tuple[str, ...], types: frozenset[str] = PLAIN
+) -> dict[str, Any]:
     """
     Return the claims of a token that this provider signed for this portal.
 
-    Checks signature, issuer, audience, the party it was issued to, and times, with `LEEWAY`. Raises
+    Checks its type, if the provider names one, so that a token of one kind does not pass for another;
+    signature, issuer, audience, the party it was issued to, and times, with `LEEWAY`. Raises
     ProviderTokenRefused, ProviderUnavailable.
     """
     problem = "This is no signed token."
@@ -47,6 +53,8 @@ def verified_claims(provider: IdentityProvider, token: str, *, required: tuple[s
     except jwt.PyJWTError:
         header = {}
     algorithm, kid = header.get("alg"), header.get("kid")
+    if str(header.get("typ") or "").lower().removeprefix("application/") not in types:
+        raise ProviderTokenRefused("This is a token of another kind.")
     if header and algorithm not in ALGORITHMS:
         problem = "The token is signed with an algorithm that the portal does not accept."
     elif header:
@@ -113,7 +121,8 @@ def logout_claims(provider: IdentityProvider, token: str) -> tuple[str, str]:
     Return (`sub`, `sid`) of a logout token, "" for what it does not name. Raises ProviderTokenRefused for one
     that is malformed, old or was used already; ProviderUnavailable.
     """
-    claims = verified_claims(provider, token, required=("iss", "aud", "iat", "exp", "jti", "events"))
+    required = ("iss", "aud", "iat", "exp", "jti", "events")
+    claims = verified_claims(provider, token, required=required, types=LOGOUT_TYPES)
     events, jti = claims["events"], claims["jti"]
     if not isinstance(events, dict) or not isinstance(events.get(LOGOUT_EVENT), dict):
         raise ProviderTokenRefused("The token is not about a logout.")

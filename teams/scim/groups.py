@@ -6,13 +6,13 @@ from collections.abc import Collection
 from uuid import UUID
 
 from django.db.models import QuerySet
-from scim2_models import InvalidValueException, UniquenessException
 
 from core.errors import Conflict
+from teams.identity import groups
 from teams.identity.groups import MAX_NAME, MEMBERS, save_group, set_members
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import lock_rules
-from teams.models import User
+from teams.scim.errors import InvalidValue, NotUnique
 from teams.scim.models import ScimUser
 
 MAX_MEMBERS = 20_000
@@ -60,35 +60,61 @@ def save(
 ) -> ExternalGroup:
     """
     Create a group, or change the locked `group`; `members` are ids of people of the provider, None leaves
-    them. Raises UniquenessException, and InvalidValueException for an id of nobody.
+    them. Raises NotUnique, and InvalidValue for an id of nobody.
     """
     for field, value in (("displayName", name), ("externalId", external_id)):
         if len(value) > MAX_NAME or "\x00" in value:
-            raise InvalidValueException(detail=f"{field} has at most {MAX_NAME} characters and no NUL.")
+            raise InvalidValue(f"{field} has at most {MAX_NAME} characters and no NUL.")
     if not name.strip():
-        raise InvalidValueException(detail="displayName is missing.")
-    people = None if members is None else _people(provider, members)
+        raise InvalidValue("displayName is missing.")
+    people = None if members is None else _people(provider.pk, members)
     if group is None or (group.name, group.external_id) != (name, external_id):
         try:
             group = save_group(provider, name=name, external_id=external_id, group=group)
         except Conflict as taken:
-            raise UniquenessException(detail=taken.message) from taken
+            raise NotUnique(taken.message) from taken
     if people is not None:
         set_members(group, people)
     return group
 
 
-def _people(provider: IdentityProvider, members: Collection[str]) -> list[User]:
-    if len(members) > MAX_MEMBERS:
-        raise InvalidValueException(detail=f"A group has at most {MAX_MEMBERS} members.")
+def change_members(group: ExternalGroup, *, joined: Collection[str], left: Collection[str]) -> None:
+    """
+    Add and remove members of the locked `group` by their ids; the others are not read. Whoever leaves and is
+    no member changes nothing. Raises InvalidValue for an id of nobody who would join.
+    """
+    leaving = ScimUser.objects.filter(provider=group.provider_id, pk__in=filter(_is_key, left)).order_by()
+    groups.change_members(
+        group,
+        joined=_people(group.provider_id, joined),
+        left=set(leaving.values_list("user", flat=True)),
+    )
+    _require_few(MEMBERS.objects.filter(externalgroup=group).count())
+
+
+def _is_key(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _require_few(members: int) -> None:
+    if members > MAX_MEMBERS:
+        raise InvalidValue(f"A group has at most {MAX_MEMBERS} members.")
+
+
+def _people(provider: UUID, members: Collection[str]) -> set[UUID]:
+    _require_few(len(members))
     keys = set()
     for member in members:
         try:
             keys.add(UUID(member))
         except ValueError:
-            raise InvalidValueException(detail=f"members: there is no user {member[:60]}.") from None
+            raise InvalidValue(f"members: there is no user {member[:60]}.") from None
     kept = ScimUser.objects.filter(provider=provider, deleted_at=None, pk__in=keys).order_by()
     found = dict(kept.values_list("pk", "user"))  # of thousands only the keys
     if missing := keys - found.keys():
-        raise InvalidValueException(detail=f"members: there is no user {min(missing)}.")
-    return [User(pk=pk) for pk in found.values()]
+        raise InvalidValue(f"members: there is no user {min(missing)}.")
+    return set(found.values())

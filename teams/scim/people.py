@@ -22,14 +22,14 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
-from scim2_models import InvalidValueException, UniquenessException
 
 from core.transactions import lock_row
 from teams import services
-from teams.identity.groups import set_members
+from teams.identity.groups import change_members
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import apply, lock_rules
 from teams.models import User, record_change
+from teams.scim.errors import InvalidValue, NotUnique
 from teams.scim.models import ScimUser
 
 MAX_EMAILS = 4_000  # characters as JSON
@@ -53,24 +53,24 @@ class ProvisionedPerson:
         return str(next(iter([*primary, *self.emails]), {}).get("value", ""))
 
     def require_sound(self) -> None:
-        """Raise InvalidValueException for what the portal cannot store."""
+        """Raise InvalidValue for what the portal cannot store."""
         limits = {"userName": (self.user_name, 150), "externalId": (self.external_id, 200)}
         limits |= {"name.givenName": (self.first_name, 150), "name.familyName": (self.last_name, 150)}
         for name, (value, longest) in limits.items():
             if len(value) > longest or "\x00" in value:
-                raise InvalidValueException(detail=f"{name} has at most {longest} characters and no NUL.")
+                raise InvalidValue(f"{name} has at most {longest} characters and no NUL.")
         try:
             UnicodeUsernameValidator()(self.user_name)
         except ValidationError:
             allowed = "letters, digits and @ . + - _"
-            raise InvalidValueException(detail=f"userName has only {allowed}.") from None
+            raise InvalidValue(f"userName has only {allowed}.") from None
         try:
             for one in self.emails:
                 validate_email(one["value"])
         except ValidationError:
-            raise InvalidValueException(detail="emails: there is a value that is no mail address.") from None
+            raise InvalidValue("emails: there is a value that is no mail address.") from None
         if len(json.dumps(self.emails)) > MAX_EMAILS:
-            raise InvalidValueException(detail=f"emails has at most {MAX_EMAILS} characters.")
+            raise InvalidValue(f"emails has at most {MAX_EMAILS} characters.")
 
 
 def people_of(provider: IdentityProvider) -> QuerySet[ScimUser]:
@@ -80,7 +80,7 @@ def people_of(provider: IdentityProvider) -> QuerySet[ScimUser]:
 
 def create(provider: IdentityProvider, person: ProvisionedPerson) -> ScimUser:
     """
-    Give somebody an account, or link the one that they have. Raises UniquenessException if the provider
+    Give somebody an account, or link the one that they have. Raises NotUnique if the provider
     keeps this user already, or must not keep the account.
     """
     person.require_sound()
@@ -91,7 +91,7 @@ def create(provider: IdentityProvider, person: ProvisionedPerson) -> ScimUser:
     except IntegrityError:  # another request was first
         is_taken = True
     if is_taken:
-        raise UniquenessException(detail=f"{provider.title} has another user {person.user_name}.")
+        raise NotUnique(f"{provider.title} has another user {person.user_name}.")
     return row
 
 
@@ -138,13 +138,15 @@ def _require_linkable(provider: IdentityProvider, user: User) -> None:
         refusal = "belongs to another identity provider"
     elif user.is_service_account:
         refusal = "is a service account of a team"
+    elif user.break_glass:
+        refusal = "is a break-glass account, which no provider may end. A platform admin takes the mark away"
     elif user.is_superuser and user.has_usable_password():
         refusal = (
             "is a platform admin with a password of the portal: the way in when this provider is away, which "
             "it must not be able to end. Give the person another user name, or end the password or the role"
         )
     if refusal:
-        raise UniquenessException(detail=f"{user.username} {refusal}.")
+        raise NotUnique(f"{user.username} {refusal}.")
 
 
 def locked(provider: IdentityProvider, pk: UUID) -> ScimUser | None:
@@ -157,7 +159,7 @@ def locked(provider: IdentityProvider, pk: UUID) -> ScimUser | None:
 
 
 def change(row: ScimUser, person: ProvisionedPerson) -> None:
-    """Make the person of the locked `row` what the provider says. Raises SCIMException."""
+    """Make the person of the locked `row` what the provider says. Raises InvalidValue, NotUnique."""
     person.require_sound()
     is_taken = False
     try:
@@ -166,7 +168,7 @@ def change(row: ScimUser, person: ProvisionedPerson) -> None:
     except IntegrityError:
         is_taken = True
     if is_taken:
-        raise UniquenessException(detail=f"{person.user_name} is the name of somebody else.")
+        raise NotUnique(f"{person.user_name} is the name of somebody else.")
 
 
 def _write(row: ScimUser, person: ProvisionedPerson) -> None:
@@ -216,7 +218,7 @@ def delete(row: ScimUser) -> None:
         provider=row.provider, kept_by=ExternalGroup.Keeper.SCIM, members=row.user
     )
     for group in groups.order_by("pk"):
-        set_members(group, group.members.exclude(pk=row.user_id))
+        change_members(group, joined=frozenset(), left={row.user_id})
     _switch(row, active=False)
     row.deleted_at = timezone.now()
     row.save(update_fields=["deleted_at", "deactivated"])

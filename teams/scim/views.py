@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from http import HTTPStatus
@@ -15,13 +16,11 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
 from django.db import DataError, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.csrf import csrf_exempt
 from pydantic import ValidationError
 from scim2_models import (
     Context,
@@ -61,6 +60,7 @@ from teams.scim.tokens import find_scim_token
 CONTENT_TYPE = "application/scim+json"
 PARAMETERS = ("attributes", "excludedAttributes")
 MAX_OPERATIONS = 1_000  # of a PATCH
+ONE_MEMBER = re.compile(r'members\[value eq "([^"\\\\]+)"\]', re.IGNORECASE)
 
 type View = Callable[..., HttpResponse]
 
@@ -89,8 +89,6 @@ def scim(*methods: str) -> Callable[[View], View]:
     """Take a request with a token of a provider, which the view gets, and answer errors in SCIM's form."""
 
     def decorate(view: View) -> View:
-        @csrf_exempt  # no cookie is read
-        @login_not_required
         @never_cache
         @wraps(view)
         def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
@@ -112,7 +110,7 @@ def scim(*methods: str) -> Callable[[View], View]:
                 return error(first.status or 400, first.detail or "", first.scim_type or "")
             except PortalError as refused:
                 status = 400 if refused.status == HTTPStatus.UNPROCESSABLE_ENTITY else refused.status
-                return error(status, refused.message)
+                return error(status, refused.message, getattr(refused, "scim_type", ""))
             except DataError as refused:
                 if data_error_refusal(refused) is None:
                     raise
@@ -249,16 +247,14 @@ def page(
     return answer(content | {"Resources": items})
 
 
-def patched[T: Resource[Any]](request: HttpRequest, resource: T) -> T:
-    """Return the resource after the operations of a PATCH (RFC 7644 §3.5.2)."""
+def operations_of[T: Resource[Any]](request: HttpRequest, model: type[T]) -> PatchOp[T]:
+    """Return the operations of a PATCH (RFC 7644 §3.5.2). Raises ScimRefusal, ValidationError."""
     body = body_of(request)
     for name in [name for name in body if name.lower() == "operations"]:
         body["Operations"] = [one for operation in body.pop(name) or [] for one in _with_paths(operation)]
     if len(body.get("Operations", [])) > MAX_OPERATIONS:
         raise ScimRefusal(413, f"A PATCH has at most {MAX_OPERATIONS} operations.")
-    operations = PatchOp[type(resource)].model_validate(body, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[misc]
-    operations.patch(resource)
-    return resource
+    return PatchOp[model].model_validate(body, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[valid-type]
 
 
 def _with_paths(operation: Any) -> list[Any]:
@@ -280,16 +276,18 @@ def one[Row: Model, R: Resource[Any]](
     request: HttpRequest,
     pk: UUID,
     rows: QuerySet[Row],
+    model: type[R],
     *,
     lock: Callable[[UUID], Row | None],
     resources: Callable[[Sequence[Row]], list[R]],
     delete: Callable[[Row], object],
     save: Callable[[Row, R], Row],
     is_brief: bool = False,
+    patch: Callable[[Row, PatchOp[R]], bool] = lambda _row, _operations: False,
 ) -> HttpResponse:
     """
     Read, replace, patch or delete one of the rows. A write happens under its lock, and answers with what
-    there is then, or with 204 if it `is_brief`.
+    there is then, or with 204 if it `is_brief`. `patch` may carry operations out on the row, if it can.
     """
     if request.method in ("GET", "HEAD"):
         row = rows.filter(pk=pk).first()
@@ -300,6 +298,9 @@ def one[Row: Model, R: Resource[Any]](
         row = lock(pk)
         if row is None:
             raise _not_found(str(pk))
+        operations = operations_of(request, model) if request.method == "PATCH" else None
+        if operations and is_brief and "If-Match" not in request.headers and patch(row, operations):
+            return HttpResponse(status=204)
         (resource,) = resources([row])
         require_match(request, resource)
         if request.method == "DELETE":
@@ -307,10 +308,10 @@ def one[Row: Model, R: Resource[Any]](
             return HttpResponse(status=204)
         if request.method == "PUT":
             scim_ctx = Context.RESOURCE_REPLACEMENT_REQUEST
-            after = type(resource).model_validate(body_of(request), scim_ctx=scim_ctx)
-        else:
-            after = patched(request, resource)
-        row = save(row, after)
+            resource = model.model_validate(body_of(request), scim_ctx=scim_ctx)
+        elif operations:
+            operations.patch(resource)
+        row = save(row, resource)
     return HttpResponse(status=204) if is_brief else represent(request, resources([row])[0])
 
 
@@ -416,6 +417,7 @@ def user(request: HttpRequest, provider: IdentityProvider, key: str) -> HttpResp
         request,
         key_of(key),
         people.people_of(provider),
+        UserResource,
         lock=partial(people.locked, provider),
         resources=partial(_people, request),
         delete=people.delete,
@@ -461,13 +463,44 @@ def group(request: HttpRequest, provider: IdentityProvider, key: str) -> HttpRes
         request,
         key_of(key),
         scim_groups.groups_of(provider),
+        GroupResource,
         lock=partial(scim_groups.locked, provider),
         resources=partial(_groups, request),
         delete=remove_group,
         save=lambda row, resource: _save_group(provider, resource, row),
         # A provider adds a member at a time to groups of thousands.
         is_brief=request.method == "PATCH" and not any(name in request.GET for name in PARAMETERS),
+        patch=_patch_members,
     )
+
+
+def _patch_members(row: ExternalGroup, operations: PatchOp[GroupResource]) -> bool:
+    """Add and remove single members without reading the others; return whether that is all there is to do."""
+    joined: dict[str, None] = {}
+    left: dict[str, None] = {}
+    for operation in operations.operations or ():
+        ids = _single_members(operation)
+        if not ids:
+            return False
+        came, gone = (joined, left) if operation.op == operation.Op.add else (left, joined)
+        for pk in ids:
+            came[pk] = None
+            gone.pop(pk, None)
+    scim_groups.change_members(row, joined=joined.keys(), left=left.keys())
+    return True
+
+
+def _single_members(operation: Any) -> list[str]:
+    """Return the ids that an operation adds or removes one by one, as Entra ID and Okta do, else none."""
+    path, value = str(operation.path or ""), operation.value
+    if operation.op == operation.Op.remove and value is None:
+        found = ONE_MEMBER.fullmatch(path)
+        return [found[1]] if found else []
+    if operation.op == operation.Op.replace_ or path.lower() != "members" or not isinstance(value, list):
+        return []
+    ids = [one.get("value") for one in value if isinstance(one, dict)]
+    texts = [pk for pk in ids if isinstance(pk, str) and pk]
+    return texts if len(texts) == len(value) else []
 
 
 def _save_group(

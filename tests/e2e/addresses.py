@@ -121,6 +121,7 @@ PAGES: dict[str, list[tuple[str, str | Way]]] = {
         ("setup:member_ask", "/teams/vision/people/ask/"),
         ("setup:person", Way("/people/?q=engineer", "engineer")),
         ("setup:person_admin", Way("/people/?q=engineer", "engineer", "admin/")),
+        ("setup:person_break_glass", Way("/people/?q=engineer", "engineer", "break-glass/")),
         ("setup:person_deactivate", Way("/people/?q=engineer", "engineer", "deactivate/")),
         ("setup:person_sign_out", Way("/people/?q=engineer", "engineer", "sign-out/")),
         ("claims:adopt", Way("/claims/unmanaged/", "jonas-scratch", "adopt/")),

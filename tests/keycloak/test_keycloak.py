@@ -15,6 +15,7 @@ from cluster.checkup import CheckupVerdict
 from teams.identity.checkup import check_provider
 from teams.identity.models import IdentityGrant
 from teams.identity.services import change_provider, save_rule, set_secret
+from teams.identity.suspension import GRACE
 from teams.identity.sync import read_groups_again
 from teams.identity.tokens import ProviderTokenRefused, id_token_claims
 from teams.models import Membership, Session, User
@@ -192,13 +193,18 @@ def test_an_offline_token_outlives_the_sign_out_and_api_tokens_with_it(portal, s
         company.set_enabled("offline", enabled=True)
 
 
-def test_without_an_offline_token_api_tokens_stop_after_the_sign_out(portal, sso):
+def test_without_an_offline_token_api_tokens_stop_a_week_after_the_sign_out(portal, sso):
     page = portal.sign_in("mira")
     is_in(page, "mira")
     _row, token = create_token(by=User.objects.get(username="mira"), title="pipeline")
     sign_out(page, portal.url)
     due()
     assert read_groups_again() == {"over": 1}
+    assert answer_to(portal, token) == 200
+    mira = User.objects.get(username="mira")
+    assert not mira.has_suspended_tokens
+    assert mira.tokens_suspended_at is not None
+    User.objects.filter(pk=mira.pk).update(tokens_suspended_at=mira.tokens_suspended_at - GRACE)
     assert answer_to(portal, token) == 401
 
 

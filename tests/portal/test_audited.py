@@ -420,6 +420,7 @@ def test_a_changed_account(alice):
         "theme": "dark",
     }
     assert person.post("/me/", form).status_code == 302
+    person.post("/accounts/reauthenticate/", {"password": "alice", "next": "/me/"})
     one = entry("person.changed")
     assert any(after == "mallory@example.org" for _what, _before, after in one.values)
     assert who_and_where(one) == ("alice", "person", ADDRESS, "web")

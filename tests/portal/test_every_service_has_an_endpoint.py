@@ -15,6 +15,7 @@ ONLY_PAGES = {
     ("teams.identity.groups", "set_groups_of"): "called when somebody signs in, in a browser",
     ("teams.identity.groups", "save_group"): "SCIM, which is an API of its own",
     ("teams.identity.groups", "set_members"): "SCIM, which is an API of its own",
+    ("teams.identity.groups", "change_members"): "SCIM, which is an API of its own",
     ("teams.identity.groups", "remove_group"): "SCIM, which is an API of its own",
     ("teams.device_login", "find_waiting"): "a person reads in a browser what a program asks for",
     ("teams.device_login", "decide"): "a person allows it in a browser; a program must not allow another one",

@@ -325,10 +325,12 @@ TABLE: dict[str, Row] = {
     "setup:person_invite": {"setup:person_invite": ADMIN, **ADMINS_ONLY},
     "setup:person zoe": {
         **{"setup:person_admin": ADMIN, "setup:person_deactivate": ADMIN, "setup:person_sign_out": ADMIN},
+        "setup:person_break_glass": ADMIN,
         **ADMINS_ONLY,
     },
     "setup:person left": {"setup:person_reactivate": ADMIN, **ADMINS_ONLY},
     "setup:person_admin zoe": {"setup:person_admin": ADMIN, **ADMINS_ONLY},
+    "setup:person_break_glass zoe": {"setup:person_break_glass": ADMIN, **ADMINS_ONLY},
     "setup:person_deactivate zoe": {"setup:person_deactivate": ADMIN, **ADMINS_ONLY},
     "setup:person_sign_out zoe": ADMINS_ONLY,  # signed in nowhere
     "team vision": {

@@ -101,6 +101,23 @@ def test_https_is_asked_for_and_kept(settings, client):
     assert answer["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
 
 
+@pytest.mark.security("browser", "a program that sends its token over HTTP and is redirected each time")
+@pytest.mark.parametrize("path", ["/api/v1/me/", "/api/v1/me", "/scim/v2/Users"])
+def test_programs_are_refused_over_http_and_not_redirected(settings, db, path):
+    settings.SECURE_SSL_REDIRECT = True
+    answer = Client().get(path, headers={"Authorization": "Bearer x"})
+    assert (answer.status_code, answer.json()["code"]) == (403, "https-required")
+    assert "Replace the token" in answer.json()["detail"]
+    assert answer.headers["X-Request-ID"] == answer.json()["request_id"]
+    assert Client().get(path, secure=True).status_code == 401
+
+
+@pytest.mark.security("browser", "reads after the sign-out what the browser has kept of pages")
+def test_a_sign_out_clears_what_the_browser_keeps(root):
+    assert "Clear-Site-Data" not in root.get("/accounts/logout/").headers
+    assert root.post("/accounts/logout/").headers["Clear-Site-Data"] == '"cache", "storage"'
+
+
 @pytest.mark.security("browser", "keeps the page of one person in a shared cache, by every address")
 def test_no_shared_cache_may_keep_what_a_person_reads(root, known):
     wrong = []

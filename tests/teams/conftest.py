@@ -1,5 +1,7 @@
 """The people of team vision, an outsider, a platform admin, and what they look through."""
 
+from typing import Any
+
 import pytest
 from django.core.cache import cache
 from django.test import Client
@@ -53,6 +55,11 @@ def browse():
         return client
 
     return as_
+
+
+def confirm(client: Client, password: str) -> Any:
+    """Answer the question for the password that a change asked; return what follows."""
+    return client.post("/accounts/reauthenticate/", {"password": password, "next": "/me/"})
 
 
 @pytest.fixture

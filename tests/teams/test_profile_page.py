@@ -2,12 +2,13 @@ import pytest
 
 from teams.models import Membership, User
 from tests.factories import make_team
+from tests.teams.conftest import confirm
 
 ME = "/me/"
 FORM = {
     "first_name": "Alicia",
     "last_name": "",
-    "email": "a@example.org",
+    "email": "",
     "timezone": "Europe/Berlin",
     "theme": "dark",
 }
@@ -24,6 +25,20 @@ def test_profile_stores_name_zone_and_theme(browse, alice):
     assert answer.headers["Location"] == ME
     alice.refresh_from_db()
     assert (alice.first_name, alice.timezone, alice.theme) == ("Alicia", "Europe/Berlin", "dark")
+
+
+@pytest.mark.security("sign-in", "changes the mail address, in the session of another")
+def test_another_mail_address_asks_for_the_password_and_is_saved_after_it(browse, alice):
+    person = browse(alice)
+    asked = person.post(ME, FORM | {"email": "a@example.org"})
+    assert asked.url.startswith("/accounts/reauthenticate/?next=")
+    assert confirm(person, "wrong").status_code == 200
+    alice.refresh_from_db()
+    assert alice.email == ""
+    confirm(person, "alice")
+    alice.refresh_from_db()
+    assert (alice.email, alice.first_name) == ("a@example.org", "Alicia")
+    assert person.post(ME, FORM | {"email": "b@example.org"}).url == ME  # asked just now
 
 
 def test_profile_form_ignores_admin_flags(browse, alice):

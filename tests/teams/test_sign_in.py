@@ -43,6 +43,41 @@ def test_five_wrong_passwords_lock_the_sign_in(client, alice):
     assert client.get("/me/").status_code == 302
 
 
+@pytest.mark.security("guessing", "locks somebody else out with wrong passwords for a known name")
+def test_wrong_passwords_from_one_address_lock_nobody_out_elsewhere(client, alice):
+    for _attempt in range(9):
+        client.post(LOGIN, {"login": "alice", "password": "wrong"}, REMOTE_ADDR="203.0.113.7")
+    assert sign_in(Client()).headers["Location"] == "/"
+
+
+@pytest.mark.security("guessing", "guesses a password from many addresses")
+def test_wrong_passwords_for_a_name_are_limited_from_everywhere_too(alice):
+    def attempt(number, password="wrong"):
+        at = f"2001:db8:{number // 4:x}::1"
+        return Client().post(LOGIN, {"login": "Alice", "password": password}, REMOTE_ADDR=at)
+
+    for number in range(100):
+        assert "not correct" in attempt(number).text
+    assert "Too many failed login attempts" in attempt(400, "alice").text
+    assert sign_in(Client(), "bob", "bob").status_code == 200  # another name has its own limit
+
+
+@pytest.mark.security("guessing", "asks for a port of the host with each guess, to be counted anew")
+def test_the_port_that_a_client_names_gives_no_fresh_limit(client, alice):
+    for port in range(81, 87):
+        page = client.post(LOGIN, {"login": "alice", "password": "wrong"}, HTTP_HOST=f"testserver:{port}")
+    assert "Too many failed login attempts" in page.text
+
+
+def test_right_passwords_use_no_limit_up(alice):
+    for number in range(110):
+        browser = Client()
+        answer = browser.post(
+            LOGIN, {"login": "alice", "password": "alice"}, REMOTE_ADDR=f"198.51.100.{number}"
+        )
+        assert answer.headers["Location"] == "/"
+
+
 @pytest.mark.security("guessing", "guesses a password in Django's admin")
 def test_django_admin_uses_the_rate_limited_sign_in(client, db):
     assert client.get("/admin/login/").headers["Location"].startswith(LOGIN)

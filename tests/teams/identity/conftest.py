@@ -4,12 +4,17 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from teams.identity.models import IdentityProvider
-from teams.identity.services import add_provider, set_enabled
-from teams.models import Team
+from teams.identity.models import IdentityGrant, IdentityProvider
+from teams.identity.services import add_provider, save_rule, set_enabled
+from teams.models import Team, User
+from teams.tokens import create_token
 from tests.factories import make_team
 from tests.teams.identity.issuer import CLIENT, SECRET, Issuer, running
+
+# Of a group with a role in vision, and without a password.
+NINA: dict[str, Any] = {"sub": "n-1", "preferred_username": "nina", "groups": ["gpu-vision"]}
 
 
 @pytest.fixture
@@ -34,6 +39,29 @@ def configured(root, issuer: Issuer, slug: str = "sso", **fields) -> IdentityPro
     set_enabled(by=root, provider=row, enabled=True)
     row.refresh_from_db()
     return row
+
+
+@pytest.fixture
+def nina(root, sso, vision, issuer) -> Client:
+    save_rule(by=root, provider=sso, pattern="gpu-vision", team=vision, role="member")
+    browser = Client()
+    sign_in(browser, issuer, **NINA)
+    return browser
+
+
+@pytest.fixture
+def token(nina) -> str:
+    _row, text = create_token(by=User.objects.get(username="nina"), title="pipeline")
+    return text
+
+
+def asks(token: str) -> Any:
+    return Client().get("/api/v1/me", headers={"authorization": f"Bearer {token}"})
+
+
+def due() -> None:
+    """Let the groups of everybody be read again now."""
+    IdentityGrant.objects.exclude(due_at=None).update(due_at=timezone.now())
 
 
 def begin(client: Client, slug: str = "sso", **query) -> str:

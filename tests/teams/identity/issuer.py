@@ -46,6 +46,8 @@ class Issuer:
         self.changes: dict[str, Any] = {}  # of the claims of the ID token alone
         self.metadata: dict[str, Any] = {}
         self.refresh_token: str | None = "refresh-1"
+        self.type = "JWT"  # of signed tokens
+        self.scope: str | None = None  # of the answer with tokens: None leaves it out
         self.renews_id_token = False  # with a refresh token
         self.refused = ""  # the error of the token endpoint for a refresh token
         self.status = 200  # of everything, if it is another
@@ -81,7 +83,9 @@ class Issuer:
 
     def signed(self, claims: dict[str, Any], *, algorithm: str = "RS256", kid: str = "") -> str:
         key = self.signs_with
-        return jwt.encode(claims, key.private, algorithm=algorithm, headers={"kid": kid or key.kid})
+        return jwt.encode(
+            claims, key.private, algorithm=algorithm, headers={"kid": kid or key.kid, "typ": self.type}
+        )
 
     def id_token(self, **changes: Any) -> str:
         now = int(time.time())
@@ -129,7 +133,7 @@ class Issuer:
         tokens["id_token"] = self.id_token(**{"nonce": self.nonces[form["code"]], **self.changes})
         if self.refresh_token:
             tokens["refresh_token"] = self.refresh_token
-        return 200, tokens
+        return 200, tokens | ({} if self.scope is None else {"scope": self.scope})
 
 
 @contextmanager

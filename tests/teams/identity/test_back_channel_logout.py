@@ -98,6 +98,24 @@ def test_a_logout_token_is_refused(nina, issuer, what):
     assert is_signed_in(nina)
 
 
+@pytest.mark.security("forgery", "a token of another kind that is sent as a logout token")
+@pytest.mark.parametrize(
+    ("kind", "is_taken"),
+    [
+        ("logout+jwt", True),
+        ("application/logout+jwt", True),
+        ("JWT", True),  # not every provider names the type
+        ("at+jwt", False),
+        ("secevent+jwt", False),
+    ],
+)
+def test_a_logout_token_of_another_type_is_refused(nina, issuer, kind, is_taken):
+    issuer.type = kind
+    answer = log_out(issuer.logout_token())
+    assert (answer.status_code == 200) is is_taken
+    assert is_signed_in(nina) is not is_taken
+
+
 @pytest.mark.security("forgery", "a logout token again")
 def test_a_logout_token_works_once(nina, issuer):
     token = issuer.logout_token()

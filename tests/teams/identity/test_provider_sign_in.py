@@ -2,6 +2,7 @@
 
 import time
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.test import Client
@@ -13,6 +14,7 @@ from teams.identity.services import change_provider, save_rule, set_password_sig
 from teams.invitations import invite
 from teams.models import AuditEntry, Invitation, Membership, Role, Session, User
 from tests.factories import make_user
+from tests.teams.conftest import confirm
 from tests.teams.identity.conftest import begin, configured, sign_in
 from tests.teams.identity.issuer import KEYS, running
 
@@ -144,8 +146,18 @@ def test_an_account_is_not_linked_twice_to_a_provider(client, sso, issuer):
     assert answer.status_code == 403
 
 
+@pytest.mark.security("sign-in", "links a provider in the session of somebody else")
+def test_linking_a_provider_asks_for_the_password_first(alice, browse, sso, issuer):
+    mine = browse(alice)
+    asked = mine.post("/accounts/oidc/sso/login/?process=connect")
+    assert asked.url.startswith("/accounts/reauthenticate/")
+    assert confirm(mine, "wrong").status_code == 200
+    assert mine.post("/accounts/oidc/sso/login/?process=connect").status_code == 302
+
+
 def test_who_is_signed_in_links_a_provider_and_then_signs_in_through_it(alice, browse, sso, issuer):
     mine = browse(alice)
+    confirm(mine, "alice")
     issuer.claims = NINA
     back = issuer.authorize(begin(mine, process="connect"))
     answer = mine.get("/accounts/oidc/sso/login/callback/", back)
@@ -159,6 +171,7 @@ def test_a_person_of_the_provider_is_linked_to_one_account(alice, bob, browse, s
     issuer.claims = NINA
     for person, status in ((alice, 302), (bob, 403)):
         mine = browse(person)
+        confirm(mine, person.username)
         back = issuer.authorize(begin(mine, process="connect"))
         assert mine.get("/accounts/oidc/sso/login/callback/", back).status_code == status
 
@@ -166,6 +179,7 @@ def test_a_person_of_the_provider_is_linked_to_one_account(alice, bob, browse, s
 def test_who_unlinks_a_provider_loses_what_its_groups_gave(root, alice, browse, rule, sso, issuer, nlp):
     save_rule(by=root, provider=sso, pattern="gpu-nlp", team=nlp, role="lead")
     mine = browse(alice)
+    confirm(mine, "alice")
     issuer.claims = NINA | {"groups": ["gpu-nlp"]}
     mine.get("/accounts/oidc/sso/login/callback/", issuer.authorize(begin(mine, process="connect")))
     sign_in(Client(), issuer, **issuer.claims)
@@ -225,6 +239,29 @@ def test_an_id_token_is_refused(client, issuer, rule, what):
     assert answer.status_code == 403
     assert reason in answer.text
     assert not User.objects.filter(username="nina").exists()
+
+
+@pytest.mark.security("sign-in", "a token of another kind that is sent as an ID token")
+@pytest.mark.parametrize("kind", ["logout+jwt", "at+jwt"])
+def test_a_token_of_another_type_signs_nobody_in(client, issuer, rule, kind):
+    issuer.type = kind
+    assert "This is a token of another kind" in sign_in(client, issuer, **NINA).text
+    assert not User.objects.filter(username="nina").exists()
+
+
+@pytest.mark.security("sign-in", "a sign-in at the provider that is weaker than was demanded")
+def test_a_sign_in_that_is_too_weak_is_refused(client, root, issuer, rule, sso):
+    change_provider(by=root, provider=sso, acr_values=" gold  phr phr")
+    assert parse_qs(urlsplit(begin(client)).query)["acr_values"] == ["gold phr"]
+    for told in ({}, {"acr": "silver"}, {"acr": "gold phr"}, {"acr": ["gold"]}):
+        answer = sign_in(Client(), issuer, **NINA, **told)
+        assert answer.status_code == 403
+        assert "SSO did not say that you signed in strongly enough: gold phr is demanded" in answer.text
+    issuer.userinfo = NINA | {"acr": "gold"}  # is not signed
+    assert sign_in(Client(), issuer, **NINA).status_code == 403
+    issuer.userinfo = None
+    assert sign_in(client, issuer, **NINA, acr="phr").status_code == 302
+    assert client.get("/me/").status_code == 200
 
 
 @pytest.mark.security("sign-in", "an ID token signed with a key that is not the provider's")

@@ -51,8 +51,9 @@ def test_the_browser_is_led_to_the_provider_and_back(browser, issuer, sso):
 
 
 def test_the_page_says_what_happens(browser):
-    page = browser.post("/accounts/logout/").text
-    assert "You are signed out here. SSO signs you out there too." in page
+    page = browser.post("/accounts/logout/")
+    assert "You are signed out here. SSO signs you out there too." in page.text
+    assert page.headers["Clear-Site-Data"] == '"cache", "storage"'
 
 
 @pytest.mark.security("secrets", "the ID token of a session in the database")
@@ -117,10 +118,11 @@ def test_a_get_signs_nobody_out(browser):
     assert browser.get("/me/").status_code == 200
 
 
-@pytest.mark.parametrize(("scopes", "stop"), [("openid", True), ("openid offline_access", False)])
-def test_the_question_says_whether_api_tokens_stop(root, sso, browser, scopes, stop):
-    change_provider(by=root, provider=sso, scopes=scopes)
+@pytest.mark.parametrize(("scope", "stop"), [("openid", True), ("openid offline_access", False)])
+def test_the_question_says_whether_api_tokens_stop(browser, issuer, scope, stop):
+    issuer.scope = scope
+    sign_in(browser, issuer, **NINA)
     page = browser.get("/accounts/logout/").text
-    assert ("your API tokens stop until you sign in again" in page) is stop
+    assert ("Your API tokens go on until" in page) is stop
     assert ("your API tokens go on working" in page) is not stop
-    assert ("Your API tokens stop until" in browser.post("/accounts/logout/").text) is stop
+    assert ("Your API tokens go on until" in browser.post("/accounts/logout/").text) is stop

@@ -1,11 +1,18 @@
 """Groups of a provider, and the roles that rules give their members."""
 
-import pytest
+from collections.abc import Callable
 
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from notify.models import Notice
 from teams.identity.groups import set_groups_of
 from teams.identity.models import ExternalGroup, GroupRule
 from teams.models import AuditEntry, Membership, Role, User
+from teams.scim.models import ScimUser
 from tests.factories import make_team, make_user
+from tests.teams.scim.conftest import GROUP, PATCH
 
 
 @pytest.fixture
@@ -111,17 +118,97 @@ def test_members_that_nobody_is_are_refused(okta, member):
     assert member == "" or error["scimType"] == "invalidValue"
 
 
-def test_ten_thousand_members(okta, vision):
-    """A large group: one request sets it, another adds to it."""
-    from teams.scim.models import ScimUser
-
-    count = 10_000
-    people = User.objects.bulk_create([User(username=f"p{number}", password="!") for number in range(count)])
+def many(okta, count: int, name: str = "p") -> list[str]:
+    """Let the provider keep so many people; return their ids."""
+    people = User.objects.bulk_create(
+        [User(username=f"{name}{number}", password="!") for number in range(count)]
+    )
     rows = [ScimUser(provider=okta.row, user=user, user_name=user.username) for user in people]
-    ScimUser.objects.bulk_create(rows)
-    ids = [str(row.pk) for row in rows]
-    made = okta.add_group("everybody", *ids[:-1])
-    okta.patch(f"Groups/{made['id']}", {"op": "Add", "path": "members", "value": [{"value": ids[-1]}]})
-    assert ExternalGroup.objects.get().members.count() == count
-    okta.patch(f"Groups/{made['id']}", {"op": "Remove", "path": f'members[value eq "{ids[0]}"]'})
-    assert ExternalGroup.objects.get().members.count() == count - 1
+    return [str(row.pk) for row in ScimUser.objects.bulk_create(rows)]
+
+
+def statements(ask: Callable[[], object]) -> int:
+    with CaptureQueriesContext(connection) as queries:
+        ask()
+    return len(queries)
+
+
+def every_write_of_a_group(okta, name: str, ids: list[str]) -> dict[str, int]:
+    """Return how many statements each request about a group needs, whose rule gives a role in vision."""
+    half = len(ids) // 2
+    path = f"Groups/{okta.add_group(name)['id']}"
+    single = {"op": "Remove", "path": f'members[value eq "{ids[0]}"]'}
+    whole = {"displayName": name, "schemas": [GROUP]}
+
+    def members(some: list[str]) -> list[dict[str, str]]:
+        return [{"value": pk} for pk in some]
+
+    return {
+        "joined": statements(
+            lambda: okta.patch(path, {"op": "Add", "path": "members", "value": members(ids)})
+        ),
+        "one left": statements(lambda: okta.patch(path, single)),
+        "one joined": statements(
+            lambda: okta.patch(path, {"op": "Add", "path": "members", "value": members(ids[:1])})
+        ),
+        "half left": statements(lambda: okta.send("PUT", path, whole | {"members": members(ids[half:])})),
+        "read": statements(lambda: okta.get(path)),
+        "without members": statements(lambda: okta.client.get(f"/scim/v2/{path}?excludedAttributes=members")),
+        "removed": statements(lambda: okta.send("DELETE", path)),
+    }
+
+
+def test_a_group_of_thousands_needs_the_statements_of_a_small_one(okta, vision):
+    """Reading, adding, removing, replacing; each person gets the role, its entry and its notice."""
+    GroupRule.objects.update(pattern="gpu-*")
+    few = every_write_of_a_group(okta, "gpu-few", many(okta, 4, "few"))
+    large = every_write_of_a_group(okta, "gpu-large", many(okta, 400, "large"))
+    assert large == few
+    added = AuditEntry.objects.filter(action="member.added", text__startswith="large")
+    assert added.count() == 401  # one of them twice
+    assert Notice.objects.filter(
+        user__username__startswith="large", title="You are no longer in vision"
+    ).exists()
+    assert Notice.objects.filter(user__username="olga", title="200 people are no longer in vision").exists()
+    assert members() == set()
+
+
+def test_a_patch_of_members_is_what_the_whole_group_would_be(okta, vision):
+    """Of all that is added and removed in one request the last counts, and nothing is read for it."""
+    mia, noah, lea = (okta.add_user(name)["id"] for name in ("mia", "noah", "lea"))
+    path = f"Groups/{okta.add_group('gpu-vision', mia)['id']}"
+    okta.patch(
+        path,
+        {"op": "Add", "path": "members", "value": [{"value": noah, "display": "Noah"}, {"value": lea}]},
+        {"op": "remove", "path": f'Members[value eq "{lea}"]'},
+        {"op": "remove", "path": "members", "value": [{"value": mia}]},
+        {"op": "add", "path": "members", "value": [{"value": mia}]},
+    )
+    assert members() == {"mia", "noah"}
+    okta.patch(path, {"op": "remove", "path": f'members[value eq "{lea}"]'})  # no member: as it is
+    okta.patch(path, {"op": "remove", "path": 'members[value eq "nobody"]'})
+    assert members() == {"mia", "noah"}
+    okta.patch(path, {"op": "remove", "path": "members"})
+    assert members() == set()
+
+
+def test_a_patch_of_members_of_another_version_is_refused(okta, vision):
+    mia = okta.add_user("mia")["id"]
+    path = f"Groups/{okta.add_group('gpu-vision', mia)['id']}"
+    body = {
+        "schemas": [PATCH],
+        "Operations": [{"op": "remove", "path": f'members[value eq "{mia}"]'}],
+    }
+    assert okta.send("PATCH", path, body, **{"If-Match": 'W/"another"'}).status_code == 412
+    assert members() == {"mia"}
+
+
+def test_a_group_has_a_limit_of_members(okta, monkeypatch):
+    monkeypatch.setattr("teams.scim.groups.MAX_MEMBERS", 2)
+    ids = [okta.add_user(name)["id"] for name in ("mia", "noah", "lea")]
+    path = f"Groups/{okta.add_group('one', *ids[:2])['id']}"
+    add = {"op": "Add", "path": "members", "value": [{"value": ids[1]}]}
+    okta.patch(path, add)
+    add["value"] = [{"value": ids[2]}]
+    assert okta.patch(path, add, status=400)["scimType"] == "invalidValue"
+    assert ExternalGroup.objects.get().members.count() == 2
