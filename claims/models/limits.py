@@ -95,8 +95,8 @@ class Limit:
     """
     One limit, as forms, serializers, files and pages read it.
 
-    `key` is its path in the YAML file. `name` and `default` are those of the field of `ProfileLimits`. `unset` says
-    what holds without a value, `unit` stands behind one.
+    `key` is its path in the YAML file. `name` and `default` are those of the field of `ProfileLimits`.
+    `unset` says what holds without a value, `unit` stands behind one.
     """
 
     kind: LimitKind

@@ -231,8 +231,8 @@ def field(bound: BoundField, *, label: str = "", marks_optional: bool = True) ->
     """
     Draw a form field: label above, hint below, the error between them; one of two fields has no mark.
 
-    A form with few required fields has `marks_required = True`: these are marked instead of the others. A time
-    names the zone in which it is read.
+    A form with few required fields has `marks_required = True`: these are marked instead of the others. A
+    time names the zone in which it is read.
     """
     widget, is_required = bound.field.widget, bound.field.required
     if getattr(bound.form, "marks_required", False):
