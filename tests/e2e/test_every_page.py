@@ -17,10 +17,10 @@ PHONE = ViewportSize(width=390, height=844)
 DESK = ViewportSize(width=1440, height=900)
 # What a look at a page on a phone would find: tables that scroll sideways, texts on others, two main buttons.
 OBJECTIONS = """() => {
-  const all = (selector) => [...document.querySelectorAll(`main ${selector}`)]
+  const all = (what) => [...document.querySelectorAll(`main ${what}`)].filter((one) => one.checkVisibility())
   const wide = all(".dg-scroll").filter((box) => box.scrollWidth > box.clientWidth)
   const low = all(".dg-nrow").filter((row) => row.scrollHeight > row.clientHeight + 2)
-  const main = all(".btn-primary").filter((element) => element.checkVisibility())
+  const main = all(".btn-primary")
   return [
     ...wide.map((box) => `a table of ${box.scrollWidth} px`),
     ...low.slice(0, 1).map((row) => `devices beside their row: ${row.innerText}`),
