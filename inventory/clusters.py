@@ -25,6 +25,7 @@ from cluster.protocol import (
     Page,
 )
 from core.errors import Conflict, Invalid, PortalError
+from core.text import counted
 from inventory.models import Cluster
 from inventory.states import EndPolicy
 from teams.access import require_admin
@@ -269,7 +270,8 @@ def remove_cluster(*, name: str, by: User | None = None) -> None:
     except ProtectedError as protected:
         held = len(protected.protected_objects)
     if held:
-        raise Conflict(f"“{name}” has {held} claims, whose history would be lost. Pause it instead.")
+        claims = counted(held, "claim")
+        raise Conflict(f"“{name}” has {claims}, whose history would be lost. Pause it instead.")
 
 
 def write_quotas(*, name: str, write: bool, by: User | None = None) -> Cluster:

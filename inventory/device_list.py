@@ -172,9 +172,9 @@ def table_rows(rows: Iterable[DeviceRow], shows: Mapping[str, bool]) -> SafeStri
 
 def node_cell(row: DeviceRow) -> SafeString:
     if not row.node:
-        return markup('<td><span class="dg-id">{}</span></td>', row.pool)
+        return markup('<td class="mr"><span class="dg-id">{}</span></td>', row.pool)
     url = reverse("inventory:node", args=[row.cluster, row.node])
-    return markup('<td><a class="dg-id" href="{}">{}</a></td>', url, row.node)
+    return markup('<td class="mr"><a class="dg-id" href="{}">{}</a></td>', url, row.node)
 
 
 def product_cell(row: DeviceRow) -> SafeString:
@@ -188,7 +188,7 @@ def product_cell(row: DeviceRow) -> SafeString:
 @cache  # not at import: the address of an icon needs the built assets
 def state_cell(state: str) -> SafeString:
     look = LOOKS[state]
-    return markup("<td>{}</td>", state_badge(look.family, look.icon, look.label))
+    return markup('<td class="mr">{}</td>', state_badge(look.family, look.icon, look.label))
 
 
 def holder_cell(row: DeviceRow) -> SafeString:
@@ -205,7 +205,7 @@ def holder_cell(row: DeviceRow) -> SafeString:
 
 @cache
 def cluster_cell(name: str) -> SafeString:
-    return markup('<td><a href="{}">{}</a></td>', reverse("inventory:cluster", args=[name]), name)
+    return markup('<td class="mr"><a href="{}">{}</a></td>', reverse("inventory:cluster", args=[name]), name)
 
 
 def classes_cell(row: DeviceRow) -> SafeString:

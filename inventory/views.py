@@ -294,10 +294,10 @@ def node_rows(keys: Sequence[int]) -> list[NodeRow]:
 
 def node_state_cell(row: NodeRow) -> SafeString:
     if not row.ready:
-        return markup("<td>{}</td>", state_badge("bad", "server-off", "Not ready"))
+        return markup('<td class="mr">{}</td>', state_badge("bad", "server-off", "Not ready"))
     if row.unschedulable:
-        return markup("<td>{}</td>", state_badge("wait", "tool", "Cordoned"))
-    return markup("<td>{}</td>", state_badge("over", "circle-check", "Ready", quiet=True))
+        return markup('<td class="mr">{}</td>', state_badge("wait", "tool", "Cordoned"))
+    return markup('<td class="mr">{}</td>', state_badge("over", "circle-check", "Ready", quiet=True))
 
 
 def node_cells() -> dict[str, Callable[[NodeRow], SafeString]]:
@@ -306,14 +306,14 @@ def node_cells() -> dict[str, Callable[[NodeRow], SafeString]]:
 
     def devices_cell(row: NodeRow) -> SafeString:
         address = f"{devices}?{urlencode({'cluster': row.cluster, 'q': row.name})}"
-        return markup('<td class="dg-n" data-l="Devices"><a href="{}">{}</a></td>', address, row.devices)
+        return markup('<td class="dg-n mr" data-l="Devices"><a href="{}">{}</a></td>', address, row.devices)
 
     return {
         "state": node_state_cell,
         "cluster": lambda row: cluster_cell(row.cluster),
         "devices": devices_cell,
         "held": lambda row: markup('<td class="dg-n" data-l="In use">{}</td>', row.held),
-        "free": lambda row: markup('<td class="dg-n" data-l="Free">{}</td>', row.free),
+        "free": lambda row: markup('<td class="dg-n mr" data-l="Free">{}</td>', row.free),
         "plugin": lambda row: markup(
             '<td class="dg-n" data-l="Outside DRA">{}</td>', plugin_count(json.loads(row.plugin_devices))
         ),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from claims.models import Allocation, Claim
+from core.text import unit
 from usage.cost import DEVICE_PARTS, UsageInterval
 from usage.rates import RateCard
 from usage.series import Point, UsageSeries
@@ -135,7 +136,7 @@ def cost_plot(
         for place, label in enumerate(("used", "idle", "no telemetry"))
     ]
     allocated = {"label": "allocated", "values": [round(cost, 4) for cost in per_hour], "dash": True}
-    return {"cost": [*bars, allocated], "units": {"cost": f"{currency} / h"}}
+    return {"cost": [*bars, allocated], "units": {"cost": f"{unit(currency)}{{}} / h"}}
 
 
 def divided(cost: float, point: Point) -> tuple[float, float, float]:

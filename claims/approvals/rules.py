@@ -70,7 +70,7 @@ class Rule:
             return "always", f"{requirement}."
         if devices > max_devices:
             return (
-                f"> {max_devices} devices",
+                f"> {counted(max_devices, 'device')}",
                 f"{requirement} for more than {counted(max_devices, 'device')}.",
             )
         limit = in_words(max_duration) if max_duration is not None else ""

@@ -336,9 +336,7 @@ PASTED = "catalogue.yaml"  # the name of pasted text in messages
 class CatalogueFileForm(forms.Form):
     """Cleaned, `text` is the content of the file, and `name` its name in messages."""
 
-    file = forms.FileField(
-        required=False, label="File", widget=forms.FileInput(attrs={"class": "form-control"})
-    )
+    file = forms.FileField(required=False, label="File", widget=forms.FileInput())
     text = forms.CharField(
         required=False,
         strip=False,

@@ -109,7 +109,11 @@ def name_cell(row: ClaimRow, url: str, *, may_act: bool, with_reason: bool) -> S
     problem = ""
     if row.problem:
         problem = markup(' <span class="dg-bad">{}</span>', icon("alert-circle", "s", label=row.problem))
-    reason = markup('<span class="sub one">{}</span>', shortened(row.reason)) if with_reason else ""
+    reason = (
+        markup('<span class="sub one" title="{}">{}</span>', row.reason, shortened(row.reason))
+        if with_reason
+        else ""
+    )
     link = '<td class="wide">{}<a class="dg-link" href="{}">{}</a>{}{}</td>'
     return markup(link, box, url, row.name, problem, reason)
 

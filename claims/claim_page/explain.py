@@ -255,7 +255,7 @@ def deletion_action(claim: Claim, seen: Observation) -> NextAction:
         return blocked
     if claim.problem:
         return NextAction("portal", "The portal", "It has not deleted the object yet and keeps trying.")
-    return NextAction("cluster", "Kubernetes", "It is deleting the object. No pod uses the claim anymore.")
+    return NextAction("cluster", "Kubernetes", "It is deleting the object. No pod uses the claim any more.")
 
 
 def write_blocked(claim: Claim) -> NextAction | None:

@@ -96,6 +96,7 @@ class Limit:
     One limit, as forms, serializers, files and pages read it.
 
     `key` is its path in the YAML file. `name` and `default` are those of the field of `ProfileLimits`.
+    `unset` says what holds without a value, `unit` stands behind one.
     """
 
     kind: LimitKind
@@ -103,6 +104,8 @@ class Limit:
     key: str
     group: Group
     help_text: str = ""
+    unset: str = "—"
+    unit: str = ""
     name: str = ""
     default: Any = None
 
@@ -122,7 +125,7 @@ class Limit:
             return str(self.kind.choices(value).label)
         if isinstance(self.kind, Choices):
             return ", ".join(str(self.kind.choices(choice).label) for choice in value)
-        return "—" if value in (None, "") else str(value)
+        return self.unset if value in (None, "") else f"{value}{self.unit}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +232,8 @@ class ProfileLimits:
             key="limits.idle.percent",
             group=Group.IDLE,
             help_text=f"Utilization in percent; every sample stays below it. Empty: {IDLE_PERCENT} %.",
+            unset=f"{IDLE_PERCENT} % (default)",
+            unit=" %",
         ),
     ] = None
     idle_after: Annotated[
@@ -240,6 +245,7 @@ class ProfileLimits:
             group=Group.IDLE,
             help_text="In steps of 5 minutes, up to 24 hours; a gap in the telemetry is never idle. "
             f"Empty: {duration(IDLE_AFTER)}.",
+            unset=f"{duration(IDLE_AFTER)} (default)",
         ),
     ] = None
 

@@ -17,6 +17,7 @@ from django.contrib.messages.storage.base import Message
 from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect, Select
 from django.templatetags.static import static
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
@@ -230,13 +231,16 @@ def field(bound: BoundField, *, label: str = "", marks_optional: bool = True) ->
     """
     Draw a form field: label above, hint below, the error between them; one of two fields has no mark.
 
-    A form with few required fields has `marks_required = True`: these are marked instead of the others.
+    A form with few required fields has `marks_required = True`: these are marked instead of the others. A
+    time names the zone in which it is read.
     """
     widget, is_required = bound.field.widget, bound.field.required
     if getattr(bound.form, "marks_required", False):
         mark = "required" if is_required and not isinstance(widget, Select) else ""
     else:
         mark = "optional" if marks_optional and not is_required else ""
+    if getattr(widget, "input_type", "") == "datetime-local":  # the browser shows no zone
+        mark = ", ".join(filter(None, (mark, timezone.get_current_timezone_name())))
     return {
         "field": bound,
         "label": label or bound.label,

@@ -127,7 +127,7 @@ class CredentialsForm(forms.Form):
         widget=SecretText({"rows": 6, "spellcheck": "false", "autocomplete": "off"}),
         help_text=f"Of “{FLATTEN}”. It is stored encrypted and not shown again.",
     )
-    file = forms.FileField(label="or its file", required=False, widget=forms.FileInput)
+    file = forms.FileField(label="Or its file", required=False, widget=forms.FileInput)
     context = forms.CharField(
         label="Context",
         required=False,

@@ -198,7 +198,7 @@ def _abilities(provider: IdentityProvider, found: dict[str, Any]) -> Iterator[Ch
             NOTE,
             "Groups between sign-ins",
             "the provider does not name the grant refresh_token and a userinfo endpoint",
-            "Who leaves a group keeps its roles until the next sign-in, unless SCIM tells of it.",
+            "Whoever leaves a group keeps its roles until the next sign-in, unless SCIM tells of it.",
         )
     if provider.suspends_tokens and refreshes:
         yield _api_tokens(provider)

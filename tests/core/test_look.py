@@ -161,6 +161,14 @@ def test_a_dialog_asks_with_the_focus_on_the_safe_answer(window):
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
+def test_teams_to_choose_from_on_their_page_look_like_those_of_the_menu(window):
+    page = window()
+    page.goto("/me/team/choose/")
+    button = page.get_by_role("main").get_by_role("button", name="vision")
+    assert button.evaluate("one => getComputedStyle(one).borderTopWidth") == "0px"
+    assert button.bounding_box()["height"] >= 30
+
+
 def test_a_stepper_steps_within_its_limits(window):
     page = window()
     page.goto("/look/")

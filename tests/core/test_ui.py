@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 import time_machine
+from django import forms
 from django.template import engines
 from django.utils import timezone
 
@@ -198,3 +199,15 @@ def test_a_line_of_yaml_that_is_a_comment_is_one():
         '<span class="c"># why</span>\n<span class="k">a</span>:<span class="s"> 1</span>\n'
         '<span class="k">b</span>:'
     )
+
+
+@pytest.mark.parametrize(("required", "mark"), [(True, "Europe/Berlin"), (False, "optional, Europe/Berlin")])
+def test_a_field_for_a_time_names_the_zone_in_which_it_is_read(required, mark):
+    class When(forms.Form):
+        at = forms.DateTimeField(required=required, widget=forms.DateTimeInput({"type": "datetime-local"}))
+        day = forms.DateField()
+
+    with timezone.override("Europe/Berlin"):
+        time, day = (shown("{% field bound %}", bound=bound) for bound in When())
+    assert f'<span class="dg-opt-note">{mark}</span>' in time
+    assert "Berlin" not in day

@@ -15,6 +15,18 @@ pytestmark = pytest.mark.browser
 SERIOUS = {"serious", "critical"}
 PHONE = ViewportSize(width=390, height=844)
 DESK = ViewportSize(width=1440, height=900)
+# What a look at a page on a phone would find: tables that scroll sideways, texts on others, two main buttons.
+OBJECTIONS = """() => {
+  const all = (what) => [...document.querySelectorAll(`main ${what}`)].filter((one) => one.checkVisibility())
+  const wide = all(".dg-scroll").filter((box) => box.scrollWidth > box.clientWidth)
+  const low = all(".dg-nrow").filter((row) => row.scrollHeight > row.clientHeight + 2)
+  const main = all(".btn-primary")
+  return [
+    ...wide.map((box) => `a table of ${box.scrollWidth} px`),
+    ...low.slice(0, 1).map((row) => `devices beside their row: ${row.innerText}`),
+    ...(main.length > 1 ? [`several primary buttons: ${main.map((one) => one.innerText)}`] : []),
+  ]
+}"""
 
 
 def names_of(patterns, space=""):
@@ -80,6 +92,7 @@ def test_every_page_is_accessible_in_both_themes_and_fits_a_phone(people, seen, 
         width = person.page.evaluate("document.documentElement.scrollWidth")
         if width > PHONE["width"]:
             found.append(f"{path}: {width} px wide on a phone")
+        found += [f"{path}: {said}" for said in person.page.evaluate(OBJECTIONS)]
         if "no update for" in person.page.locator("main").inner_text():
             found.append(f"{path}: says that a cluster which is read all the time is not")
         templates = set(answer.headers["x-templates"].split())
@@ -175,6 +188,14 @@ def test_figures_of_the_fleet_are_not_cut(people):
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto("/fleet/")
     assert page.locator(".dg-stats").first.evaluate("strip => strip.scrollWidth - strip.clientWidth") <= 0
+
+
+def test_devices_of_a_filtered_map_stay_in_their_row_on_a_phone(people):
+    page = people("admin").page
+    page.set_viewport_size(PHONE)
+    page.goto("/fleet/?cluster=lab-2")
+    expect(page.locator(".dg-dimmed")).to_be_visible()
+    assert page.evaluate(OBJECTIONS) == []
 
 
 def test_letters_of_seven_partitions_have_room(people):

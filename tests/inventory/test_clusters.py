@@ -240,18 +240,19 @@ def test_unknown_cluster_is_404_with_the_known_names(answer):
     assert set(refusals()) == {(404, "not-found", "There is no cluster “x”. Clusters: ber-1, fra-1.")}
 
 
-def test_cluster_with_claims_is_not_removed(monkeypatch):
+@pytest.mark.parametrize(("names", "claims"), [("a", "1 claim"), ("abc", "3 claims")])
+def test_cluster_with_claims_is_not_removed(monkeypatch, names, claims):
     other()
     Cluster.objects.create(name="fra-1", credentials=b"")
 
     def refuse(self, *args, **kwargs):
-        raise ProtectedError("protected", {Cluster(name=name) for name in "abc"})
+        raise ProtectedError("protected", {Cluster(name=name) for name in names})
 
     with monkeypatch.context() as patch:
         patch.setattr(Cluster, "delete", refuse)
         with pytest.raises(Conflict) as refusal:
             remove_cluster(name="fra-1")
-    assert refusal.value.message == ("“fra-1” has 3 claims, whose history would be lost. Pause it instead.")
+    assert refusal.value.message == f"“fra-1” has {claims}, whose history would be lost. Pause it instead."
     assert Cluster.objects.count() == 2
     remove_cluster(name="fra-1")
     assert Cluster.objects.get().name == "ber-1"

@@ -78,7 +78,7 @@ def test_page_lists_each_browser_with_this_one_first(alice, bob):
     sign_in(bob, address="192.0.2.8")
     page = here.get(LIST).text
     assert page.index("Firefox on Linux") < page.index("Chrome on Windows")
-    assert page.count("This one") == page.count("Sign out Chrome on Windows") == 1
+    assert page.count("This browser") == page.count("Sign out Chrome on Windows") == 1
     assert "Sign out Firefox on Linux" not in page
     assert "from 192.0.2.7" in page
     assert "with a password" in page

@@ -237,7 +237,7 @@ def test_cost_per_hour_is_what_is_allocated_and_what_of_it_was_used_idle_and_not
     assert no_telemetry["values"] == [1.0] + [0.0] * 10 + [2.0]
     hold(claim, NOON - HOUR / 2, fraction=Decimal("0.5"), partition="3g.40gb")
     assert plots(claim)["cost"][-1]["values"] == [2.0] * 6 + [3.0] * 6
-    assert plots(claim)["units"] == {"cost": "EUR / h"}
+    assert plots(claim)["units"] == {"cost": "€{} / h"}
 
 
 def test_cost_per_hour_changes_with_the_rate(claim):

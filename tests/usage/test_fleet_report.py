@@ -21,10 +21,19 @@ from tests.recomputed import failed_check, recompute
 from tests.usage.conftest import H100, NOON, hold, measure, price
 from usage.cost import CENT, DEVICE_HOUR, Cost, Interval, UsageInterval
 from usage.daily import forget_from, midnight, store_days
-from usage.fleet_report import FleetParts, GroupBy, Period, fleet_days, fleet_report, month_of, rest
+from usage.fleet_report import (
+    FleetParts,
+    GroupBy,
+    HeldParts,
+    Period,
+    fleet_days,
+    fleet_report,
+    month_of,
+    rest,
+)
 from usage.models import Correction, DailySum, Rate, Rollup
 from usage.rates import PriceGroup, RateCard
-from usage.templatetags.report import share_of
+from usage.templatetags.report import share_of, utilization_bar
 
 pytestmark = pytest.mark.django_db
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -541,3 +550,10 @@ def test_a_correction_stands_on_the_page_of_its_row_alone(vision, fra, group_by)
     assert corrected == [[False, False, True], [True]]
     shown = sum(row.parts.corrections.held for page in pages for row in page.rows)
     assert shown == pages[0].parts.corrections.held
+
+
+def test_bar_of_utilization_shows_the_time_without_telemetry():
+    parts = HeldParts(used=Cost(held=1), idle=Cost(held=2), no_telemetry=Cost(held=5))
+    bar = utilization_bar(parts)
+    assert "33 %" in bar
+    assert '<rect x="37.50%" width="62.50%" height="100%" class="dg-m-none">' in bar

@@ -205,9 +205,14 @@ def utilization_bar(parts: HeldParts) -> SafeString:
     if parts.utilization is None:
         return markup('<span class="dg-3">{}</span>', text)
     bar = meter(
-        parts.allocated.held, label=f"{text} used", size="mini", used=parts.used.held, idle=parts.idle.held
+        parts.allocated.held,
+        label=f"{text} used",
+        size="mini",
+        used=parts.used.held,
+        idle=parts.idle.held,
+        none=parts.no_telemetry.held,
     )
-    return markup('<span class="dg-nowrap">{} {}</span>', text, bar)
+    return markup('<span class="dg-nowrap"><span class="dg-pct">{}</span> {}</span>', text, bar)
 
 
 @register.simple_tag

@@ -89,7 +89,8 @@ const clock = () => {
   return (seconds) => Object.fromEntries(format.formatToParts(seconds * 1000).map(({ type, value }) => [type, value]));
 };
 const numbers = new Intl.NumberFormat(root.lang, { maximumFractionDigits: 2 });
-const amount = (value, unit) => `${numbers.format(value)} ${unit}`.trim();
+// A unit with a place, such as "€{} / h", stands around the number, any other behind it.
+const amount = (value, unit) => unit.includes("{}") ? unit.replace("{}", numbers.format(value)) : `${numbers.format(value)} ${unit}`.trim();
 const day = ({ day, month }) => `${day} ${month}`;
 const hour = ({ hour, minute }) => `${hour}:${minute}`;
 

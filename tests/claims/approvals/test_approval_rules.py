@@ -99,6 +99,11 @@ def test_rule_states_who_approves(vision, train, approval, most, longest, device
     assert effective_rule.sentence.replace("1 d.", "24 h.") == sentence
 
 
+def test_a_limit_of_one_device_is_named_in_the_singular(vision, train):
+    ApprovalRule.objects.create(team=vision, approval="lead", automatic_devices=1)
+    assert effective_rule_for(vision, [(train.current, 2)], duration=DAY).short_reason == "> 1 device"
+
+
 def test_strictest_rule_of_several_profiles_applies(vision, train, big):
     free = make_profile("free", approval=Approval.AUTOMATIC)
     asked = [(free.current, 1), (train.current, 1), (big.current, 1)]

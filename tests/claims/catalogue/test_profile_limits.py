@@ -49,6 +49,10 @@ def test_deliveries_have_one_order_and_no_duplicates():
         ("approval", "admin", "platform admin"),
         ("automatic_devices", 0, "0"),
         ("automatic_duration", None, "—"),
+        ("idle_percent", None, "10 % (default)"),
+        ("idle_percent", 5, "5 %"),
+        ("idle_after", None, "30 min (default)"),
+        ("idle_after", HOUR, "1 h"),
     ],
 )
 def test_limit_in_words(name, value, words):

@@ -58,7 +58,7 @@ def test_the_preview_says_for_each_what_will_happen_or_why_not(client, alice, he
     assert "It is “Waiting for approval”. There is nothing to release." in text
     assert "hers belongs to lena; only the owner or a lead of vision may do this." in text
     assert "Release is possible for 1 of 3 claims." in text
-    assert "They hold 2 devices now," in text
+    assert "It holds 2 devices now, and 1 pod uses them." in text
     assert states() == {"sam": "allocated", "asked": "requested", "hers": "provisioned"}
 
 

@@ -334,7 +334,7 @@ def test_timeline_in_each_state(make, state, fields, statuses):
             ClaimState.RELEASING,
             "cluster",
             "Kubernetes acts next.",
-            "It is deleting the object. No pod uses the claim anymore.",
+            "It is deleting the object. No pod uses the claim any more.",
         ),
         (ClaimState.DENIED, "nobody", "Nobody has to act.", "Smaller devices do."),
         (

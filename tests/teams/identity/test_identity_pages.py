@@ -132,7 +132,7 @@ def test_the_test_says_what_works_and_what_to_do(admin, sso, issuer):
     issuer.metadata = {"backchannel_logout_supported": False, "grant_types_supported": []}
     page = admin.get(f"{SSO}test/", headers={"HX-Request": "true"})
     assert "groups is not among those that it names" in page.text
-    assert "Who leaves a group keeps its roles until the next sign-in" in page.text
+    assert "Whoever leaves a group keeps its roles until the next sign-in" in page.text
     assert "Whoever signs out there stays signed in here" in page.text
     assert "<html" not in page.text
 
