@@ -130,7 +130,7 @@ def merged(claim: Claim, allocations: Iterable[Allocation]) -> list[tuple[str, U
     return [(object_uid, replace(interval, parts=parts)) for (object_uid, interval), parts in sums.items()]
 
 
-class Entry(NamedTuple):
+class PricedEntry(NamedTuple):
     """A ledger entry: the time held, and the cost of it in whole cents."""
 
     held: int
@@ -141,7 +141,7 @@ class Entry(NamedTuple):
 
 def _entries(
     intervals: Iterable[tuple[str, UsageInterval]], card: RateCard, now: datetime
-) -> dict[EntryId, Entry]:
+) -> dict[EntryId, PricedEntry]:
     ledger = Ledger()
     for _object_uid, interval in intervals:
         ledger.add(interval, card, until=now)
@@ -149,11 +149,11 @@ def _entries(
     for entry in ledger:
         cost = entry.cost
         currency = entry.rate.currency if entry.rate else ""
-        entries[entry.key] = Entry(entry.held, currency, cost.exact.get(currency, 0), cost)
+        entries[entry.key] = PricedEntry(entry.held, currency, cost.exact.get(currency, 0), cost)
     return entries
 
 
-class Segment(NamedTuple):
+class SharedTime(NamedTuple):
     """A time in which the same devices were held, for equally many consumers."""
 
     start: datetime
@@ -164,7 +164,7 @@ class Segment(NamedTuple):
 
 def segments(
     intervals: Iterable[UsageInterval], consumers: Iterable[Consumer], now: datetime
-) -> Iterator[Segment]:
+) -> Iterator[SharedTime]:
     """Cut the time at each begin and end of an interval or a reservation."""
     counts: dict[datetime, int] = defaultdict(int)
     begins: dict[datetime, list[UsageInterval]] = defaultdict(list)
@@ -181,7 +181,7 @@ def segments(
         count += counts.get(start, 0)
         held = [interval for interval in held if interval not in ends.get(start, ())]
         held += begins.get(start, ())
-        yield Segment(start, end, held, count)
+        yield SharedTime(start, end, held, count)
 
 
 def _end(consumer: Consumer, now: datetime) -> datetime:
@@ -191,7 +191,7 @@ def _end(consumer: Consumer, now: datetime) -> datetime:
 def _divide(
     intervals: Sequence[UsageInterval],
     consumers: Sequence[Consumer],
-    entries: Mapping[EntryId, Entry],
+    entries: Mapping[EntryId, PricedEntry],
     card: RateCard,
     now: datetime,
 ) -> Iterator[tuple[str, Cost]]:
@@ -215,7 +215,9 @@ def _divide(
         yield consumer.uid, _divided(so_far.get(consumer.started_at, each), -1)
 
 
-def _cost_of(segment: Segment, entries: Mapping[EntryId, Entry], card: RateCard, now: datetime) -> Cost:
+def _cost_of(
+    segment: SharedTime, entries: Mapping[EntryId, PricedEntry], card: RateCard, now: datetime
+) -> Cost:
     """Return the part of the ledger entries that a segment has, by the time held in it."""
     ledger, cost = Ledger(), Cost()
     if segment.start < now:

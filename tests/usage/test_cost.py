@@ -14,6 +14,7 @@ from usage.cost import (
     DEVICE_HOUR,
     Cost,
     Interval,
+    LineKey,
     UsageInterval,
     cost_text,
     interval_cost,
@@ -175,7 +176,7 @@ def test_amounts_are_sums_of_days_each_rounded_once_per_rate(card, fraction, spa
             for applied, time in times.items():
                 cents = math.floor(time * Fraction(applied.per_hour) * 100 + Fraction(1, 2))
                 expected[applied.currency] += Decimal(cents) / 100
-        cost = found.get((claim, "NVIDIA H100 80GB HBM3", ""), Cost())
+        cost = found.get(LineKey(claim, "NVIDIA H100 80GB HBM3", ""), Cost())
         assert cost.amounts == expected
         assert all(amount % CENT == 0 for amount in cost.exact.values())
 

@@ -46,7 +46,7 @@ def test_only_months_whose_days_are_all_asked_for_are_read_as_a_whole(first, end
 @pytest.mark.parametrize("seed", range(3))
 def test_order_count_and_total_are_those_of_the_days_after_any_changes(seed, fra):
     chance = random.Random(seed)
-    people = [make_user(name) for name in ("ada", "bo", "cleo")]
+    people = tuple(make_user(name) for name in ("ada", "bo", "cleo"))
     teams = [make_team(name, members=people) for name in ("vision", "nlp")]
     claims = [
         make_claim(team, by=person, cluster=fra, held=False, name=f"{team.slug}-{person.username}")

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -103,27 +104,23 @@ def test_each_bucket_has_what_prometheus_had_of_it(days):
 
 def test_a_run_in_which_nothing_is_killed_has_the_same_money_and_the_same_measured_time(days):
     """Only live samples differ: a killed worker loses one of ten, and Prometheus gives all ten later."""
-    by_day = defaultdict(lambda: [Fraction(0), Decimal(0)])
+    held: defaultdict[Any, Fraction] = defaultdict(Fraction)
+    money: defaultdict[Any, Decimal] = defaultdict(Decimal)
     for entry in history.entries():
         if entry.day < history.TODAY:
-            by_day[entry.claim, entry.day][0] += entry.hours
-            by_day[entry.claim, entry.day][1] += entry.amount
-    assert len(by_day) == 10  # claims and days
-    for (claim, day), (hours, amount) in by_day.items():
+            held[entry.claim, entry.day] += entry.hours
+            money[entry.claim, entry.day] += entry.amount
+    assert len(held) == 10  # claims and days
+    for claim, day in held:
         of = {"claim": days[claim.name], "day": day}
         stored = DailyUse.objects.filter(**of).aggregate(held=Total("held"), amount=Total("amount"))
-        assert (
-            Fraction(int(stored["held"]), DEVICE_HOUR),
-            rounded(int(stored["amount"]), CURRENCY_UNIT),
-        ) == (
-            hours,
-            amount,
-        )
+        assert Fraction(int(stored["held"]), DEVICE_HOUR) == held[claim, day]
+        assert rounded(int(stored["amount"]), CURRENCY_UNIT) == money[claim, day]
         seen = DailyActivity.objects.filter(**of).aggregate(
             held=Total("held"), measured=Total("measured"), used=Total("used")
         )
         if seen["held"] is None:
-            assert history.shares(claim, day, disturbed=False) == (0, 0)
+            assert not any(history.shares(claim, day, disturbed=False))
             continue
         measured, used = history.shares(claim, day, disturbed=False)
         assert Fraction(int(seen["measured"]), int(seen["held"])) == measured

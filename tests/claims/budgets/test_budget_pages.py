@@ -297,7 +297,7 @@ def test_an_earlier_month_needs_no_more_queries_for_many_budgets(
     with django_assert_max_num_queries(20) as one:
         as_root.get(LIST, {"month": "2026-10"})
     for number in range(5):
-        more = make_budget(make_team(f"team-{number}"), amount=100)
+        more = make_budget(make_team(f"team-{number}"), amount=Decimal(100))
         more.terms.create(
             since=NOW.replace(month=10, day=2),
             first=NOW.replace(month=10, day=1).date(),

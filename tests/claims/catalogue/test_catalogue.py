@@ -228,9 +228,9 @@ def test_sharing_mode_is_read_from_the_spec(spec, fractions, found):
 def test_what_is_left_of_budgets_stands_beside_prices(client, shelf, vision):
     for page in (CATALOGUE, page_of(shelf["train"])):
         assert "not used, until" not in client.get(page).text
-    budget = make_budget(vision, amount=1000)
+    budget = make_budget(vision, amount=Decimal(1000))
     BudgetUse.objects.filter(budget=budget).update(used_amount=480, share=0.48)
-    make_budget(make_team("nlp"), amount=77)
+    make_budget(make_team("nlp"), amount=Decimal(77))
     for page in (CATALOGUE, page_of(shelf["train"])):
         text = client.get(page).text
         assert "€520.00</b>" in text
@@ -244,7 +244,7 @@ def test_people_without_budgets_need_no_query_for_them(client, shelf, vision):
             client.get(CATALOGUE)
         return [query["sql"] for query in context if "claims_budgetuse" in query["sql"]]
 
-    make_budget(make_team("nlp"), amount=77)
+    make_budget(make_team("nlp"), amount=Decimal(77))
     assert queries() == []
-    make_budget(vision, amount=1000)
+    make_budget(vision, amount=Decimal(1000))
     assert len(queries()) == 1
