@@ -341,7 +341,7 @@ def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
             [row.name for row in group.rows],
             group.count,
             group.free,
-            group.unhealthy,
+            group.states[DeviceState.UNHEALTHY],
         )
         for group in groups
     ]
@@ -403,7 +403,7 @@ def test_headings_of_the_fleet_count_devices_that_have_no_cell(both, as_alice, m
     monkeypatch.setattr("inventory.fleet.MAX_CELLS", max_cells)
     response = as_alice.get(reverse("inventory:fleet"))
     groups = response.context["groups"]
-    assert [(group.title, group.count, group.free, group.unhealthy) for group in groups] == [
+    assert [(group.title, group.count, group.free, group.states[DeviceState.UNHEALTHY]) for group in groups] == [
         ("H100 80GB HBM3", 5, 2, 1),
         ("H200", 1, 0, 0),
     ]
