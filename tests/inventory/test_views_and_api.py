@@ -403,7 +403,8 @@ def test_headings_of_the_fleet_count_devices_that_have_no_cell(both, as_alice, m
     monkeypatch.setattr("inventory.fleet.MAX_CELLS", max_cells)
     response = as_alice.get(reverse("inventory:fleet"))
     groups = response.context["groups"]
-    assert [(group.title, group.count, group.free, group.states[DeviceState.UNHEALTHY]) for group in groups] == [
+    unhealthy = DeviceState.UNHEALTHY
+    assert [(group.title, group.count, group.free, group.states[unhealthy]) for group in groups] == [
         ("H100 80GB HBM3", 5, 2, 1),
         ("H200", 1, 0, 0),
     ]
