@@ -8,7 +8,7 @@ from django.db import connection
 
 from tests.usage.conftest import NOON, hold, measure
 from usage import hourly, partitions, samples, tasks
-from usage.models import DailyActivity, HourlyRollup, Rollup, StoredDays, StoredHour
+from usage.models import DailyActivity, HourlyRollup, Rollup, StoredDays, StoredDays, StoredHour
 from usage.partitions import FIVE_MINUTES, HOURS, KEEP, KEEP_HOURS
 from usage.samples import Measurement, RollupDevice, add_samples
 from usage.series import Range, claim_series
@@ -227,6 +227,7 @@ def test_utilization_of_a_day_outlives_its_five_minutes(claim):
 
     measure(hold(claim, NOON - KEEP * 2), NOON - KEEP * 2, [0.4, 0.6])
     day = (NOON - KEEP * 2).date()
+    StoredDays.objects.create(pk=1, until=day + DAY)
     refresh(day, day + DAY)
     Rollup.objects.all().delete()
     refresh(day, day + DAY)
