@@ -8,7 +8,7 @@ from django.db import connection
 
 from tests.usage.conftest import NOON, hold, measure
 from usage import hourly, partitions, samples, tasks
-from usage.models import DailyActivity, HourlyRollup, Rollup, StoredDays, StoredDays, StoredHour
+from usage.models import DailyActivity, HourlyRollup, Rollup, StoredDays, StoredHour
 from usage.partitions import FIVE_MINUTES, HOURS, KEEP, KEEP_HOURS
 from usage.samples import Measurement, RollupDevice, add_samples
 from usage.series import Range, claim_series
