@@ -79,9 +79,9 @@ def test_an_account_with_a_password_or_of_another_provider_is_linked_in_the_prof
 
 
 def test_who_is_signed_in_links_their_own_account_and_not_that_of_another(issuer, sso, mira):
-    other = make_user("otto")
+    make_user("otto")
     browser = Client()
-    browser.force_login(other)
+    browser.post("/accounts/login/", {"login": "otto", "password": "otto"})
     issuer.claims = MIRA
     back = browser.post("/accounts/oidc/sso/login/", query_params={"process": "connect"})
     answer = issuer.authorize(back.headers["Refresh"].removeprefix("0; url="))
