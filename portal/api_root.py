@@ -70,6 +70,7 @@ RESOURCES = (
     ApiResource(
         "budgets", "api-budget-list", "Budgets of your teams with what is used and when they run out."
     ),
+    ApiResource("budgets/past", "api-budget-past", "Monthly budgets of a past month, with what was used."),
     ApiResource("budgets/requests", "api-budget-request-list", "Requests for extra budget of your teams."),
     ApiResource("alerts", "api-alert-list", "Conditions of your claims and teams that need attention."),
     ApiResource("activity", "api-activity", "Who did what in your teams, newest first."),

@@ -53,14 +53,18 @@ def set_groups_of(
     return apply([user.pk], by=by)
 
 
+def _lock(group: ExternalGroup) -> None:
+    lock_rules()
+    ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
+
+
 @transaction.atomic
 def set_members(group: ExternalGroup, wanted: Set[UUID], *, by: User | None = None) -> list[AccessChange]:
     """
     Make exactly these people, who are no service accounts, the members of a group, and return what that
     changes.
     """
-    lock_rules()
-    ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
+    _lock(group)
     have = _members_of(group)
     return change_members(group, joined=wanted - have, left=have - wanted, by=by)
 
@@ -73,8 +77,7 @@ def change_members(
     Add people to a group and take others out of it, and return what that changes. The members that stay are
     not read. `joined` has no service accounts.
     """
-    lock_rules()
-    ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
+    _lock(group)
     rows = MEMBERS.objects.filter(externalgroup=group)
     have = set(rows.filter(user__in=joined | left).values_list("user", flat=True))
     rows.filter(user__in=have & left).delete()

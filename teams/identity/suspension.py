@@ -127,13 +127,11 @@ def set_break_glass(*, by: User, person: User, marked: bool) -> None:
     Without the mark a refusal counts that there has been. Raises Forbidden; Conflict for who has neither.
     """
     require_admin(by)
-    person = User.objects.select_for_update(no_key=True).get(pk=person.pk)
-    if person.break_glass == marked:
-        return
     if marked and not has_local_sign_in(person):
         raise Conflict(f"{person.username} has neither a password nor a passkey. Set one up first.")
+    if not User.objects.filter(pk=person.pk, break_glass=not marked).update(break_glass=marked):
+        return  # it is so already
     person.break_glass = marked
-    person.save(update_fields=["break_glass"])
     change = "break-glass account" if marked else "no longer a break-glass account"
     record_change(
         by=by,

@@ -11,6 +11,7 @@ from teams.identity.services import change_provider
 from teams.models import User
 from teams.scim.people import ProvisionedPerson, create, delete
 from tests.factories import make_user
+from tests.teams.conftest import confirm
 from tests.teams.identity.conftest import configured, sign_in
 
 MIRA: dict[str, Any] = {"sub": "00u1", "preferred_username": "mira", "groups": []}
@@ -79,9 +80,10 @@ def test_an_account_with_a_password_or_of_another_provider_is_linked_in_the_prof
 
 
 def test_who_is_signed_in_links_their_own_account_and_not_that_of_another(issuer, sso, mira):
-    make_user("otto")
+    other = make_user("otto")
     browser = Client()
-    browser.post("/accounts/login/", {"login": "otto", "password": "otto"})
+    browser.force_login(other)
+    confirm(browser, "otto")
     issuer.claims = MIRA
     back = browser.post("/accounts/oidc/sso/login/", query_params={"process": "connect"})
     answer = issuer.authorize(back.headers["Refresh"].removeprefix("0; url="))

@@ -82,7 +82,7 @@ def test_of_two_lists_of_members_at_once_the_second_is_what_stays(monkeypatch, s
     race = Race(monkeypatch)
     race.hold_before(groups, "apply")
     if not locked:
-        without_lock(monkeypatch, "teams.identity.groups.set_members")
+        without_lock(monkeypatch, "teams.identity.groups._lock")
     race.run(partial(set_members, group, {nina.pk}), partial(groups.set_members, group, {nico.pk}))
     assert race.waited is locked
     assert set(group.members.all()) == ({nico} if locked else {nina, nico})
