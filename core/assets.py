@@ -40,10 +40,12 @@ CLASS_SOURCES = (
         "claims/**/views.py",
         "inventory/*.py",
         "core/glossary.py",
+        "core/listing.py",
         "portal/help/pages.py",
         "portal/help/reference.py",
         "portal/setup/team_list.py",
         "portal/setup/teams.py",
+        "usage/idle/views.py",
     ),
     *(f"{app}/templatetags/*.py" for app in ("claims", "core", "usage")),
 )

@@ -65,8 +65,8 @@ CLAIM = (
     "claim__profile_version__profile__slug",
 )
 STORED = (
-    *("owner__username", "driver", "product", "partition", "capacity_type", "rate_id", "day"),
-    *("held", "amount"),
+    *("owner__username", "driver", "product", "partition", "capacity_type", "rate_id"),
+    *("day", "held", "amount"),
 )
 KIND = ("claim", "day", "driver", "product", "partition", "capacity_type")
 OF_DAY = DailyActivity.objects.filter(**{name: OuterRef(name) for name in KIND})

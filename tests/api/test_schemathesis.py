@@ -230,6 +230,7 @@ MEANINGLESS = {
     "POST /api/v1/tokens/": "whose token it is has to be in the team",
     "GET /api/v1/audit/": "an address is one of IP, a time one of the calendar",
     "GET /api/v1/costs/": "a month has to be one of the calendar",
+    "GET /api/v1/budgets/past/": "a month has to be over",
     "GET /api/v1/costs/allocation/": "window and step are whole days, an aggregate is a known property",
     "POST /api/v1/costs/saved-reports/": "the query has to be one of a report, the name printable",
     "PATCH /api/v1/clusters/{name}/telemetry/": "one secret, for the server that is set; URLs, PEM, matchers",

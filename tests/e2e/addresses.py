@@ -255,6 +255,7 @@ NO_PAGE = {
     "setup:logo": "a picture, which only some installations have",
     "notify:notice": "leads on to what the notice is about",
     "api-schema": "for programs",
+    "scim": "for identity providers",
 }
 OF_A_CLAIM = "its page without a browser: tests/claims/lifecycle; as a dialog: tests/e2e/test_lifecycle.py"
 WITHOUT_AXE = {  # what shows such a page instead

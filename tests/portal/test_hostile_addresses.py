@@ -24,6 +24,7 @@ ENOUGH = {
     "claims/request/blockers/": ASKED,
     "api/v1/match/": ASKED,
     "api/v1/costs/": {"team": "vision"},
+    "api/v1/budgets/past/": {"month": "2026-01"},
 }
 WITHOUT_A_ROW = [
     "help/reference/<slug:name>/",  # a resource of the API

@@ -77,7 +77,7 @@ class RunsLinkForm(forms.Form):
         label="For",
         required=False,
         to_field_name="slug",
-        empty_label="the whole installation",
+        empty_label="The whole installation",
     )
     url = forms.CharField(
         label="Address",
