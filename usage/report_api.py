@@ -42,7 +42,7 @@ PARAMETERS = [
     OpenApiParameter("profile", str, description="Slug of a profile."),
     OpenApiParameter("cluster", str, description="Name of a cluster."),
     OpenApiParameter("model", str, description="Product and partition, as the label of a row by model."),
-    OpenApiParameter("capacity", str, enum=[key or NO_CAPACITY for key in CAPACITY_TYPES]),
+    OpenApiParameter("capacity", str, enum=["", *(key or NO_CAPACITY for key in CAPACITY_TYPES)]),
     OpenApiParameter("sort", str, enum=list(ORDERS), default=ORDERS[0], description="Highest first."),
     OpenApiParameter("page", PAGE, description=f"{SHOWN} rows each, from 1."),
 ]

@@ -223,6 +223,7 @@ MEANINGLESS = {
     "POST /api/v1/group-rules/preview/": "provider and team have to exist, and a role belongs to a team",
     "POST /api/v1/tracking-servers/": "one secret, for the server that is set; URLs, PEM",
     "PATCH /api/v1/tracking-servers/{id}/": "one secret, for the server that is set; URLs, PEM",
+    "PUT /api/v1/tracking-servers/runs-links/": "the address is one of the web",
     "PUT /api/v1/waste/policy/": "the times have to follow one another",
     "GET /api/v1/claims/{id}/manifest/": "an option may not fit the claim, its devices or another option",
     "POST /api/v1/login/device/token/": "a code has to be one that the portal gave",
