@@ -9,6 +9,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from uuid import uuid4
 
+import rest_framework.views  # noqa: F401 - before core.problems, which its settings name
 from django.conf import settings
 from django.core.cache import cache
 from django.db import DataError
@@ -17,6 +18,7 @@ from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 
 from core.errors import PortalError, data_error_refusal
+from core.problems import problem
 from core.rates import parse_rate
 
 REQUEST_ID = "X-Request-ID"
@@ -119,6 +121,33 @@ def _counted(key: str, number: int, *, timeout: int) -> int:
     except ValueError:  # the first of this key
         cache.add(key, number, timeout)
         return number
+
+
+class HttpsRequired(PortalError):
+    """A program sent a request over HTTP: 403."""
+
+    code = "https-required"
+    status = HTTPStatus.FORBIDDEN
+
+
+class ApiOverHttpsMiddleware:
+    """
+    Refuse what programs send over HTTP, where pages are redirected: a program would follow each time, and
+    send its token in the clear each time.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, *_view: object) -> HttpResponse | None:
+        is_program = request.path_info.startswith(("/api/", "/scim/"))
+        if not is_program or not settings.SECURE_SSL_REDIRECT or request.is_secure():
+            return None
+        sentence = "Send it over HTTPS. Replace the token, if there was one: others may have read it."
+        return problem(request, HttpsRequired.status, HttpsRequired.code, sentence)
 
 
 class ApiSlashMiddleware:

@@ -58,7 +58,7 @@ MIDDLEWARE = [
     "core.middleware.RequestIdMiddleware",
     "core.rates.RateHeadersMiddleware",
     "core.conditional.ConditionalMiddleware",
-    "core.https.ApiOverHttpsMiddleware",
+    "core.middleware.ApiOverHttpsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
@@ -231,7 +231,7 @@ WHITENOISE_MANIFEST_STRICT = False  # a file that was not collected costs its lo
 # HTTPS is the default; the demo on a loopback address says INSECURE_HTTP=true.
 HTTPS = not env.bool("INSECURE_HTTP", DEBUG)
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_REDIRECT_EXEMPT = ["^api/", "^scim/"]  # core.https.ApiOverHttpsMiddleware refuses them
+SECURE_REDIRECT_EXEMPT = ["^api/", "^scim/"]  # core.middleware.ApiOverHttpsMiddleware refuses them
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS

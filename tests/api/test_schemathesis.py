@@ -233,6 +233,7 @@ MEANINGLESS = {
     "GET /api/v1/costs/": "a month has to be one of the calendar",
     "GET /api/v1/budgets/past/": "a month has to be over",
     "GET /api/v1/costs/allocation/": "window and step are whole days, an aggregate is a known property",
+    "GET /api/v1/costs/report/": "a range has at most 366 days, which follow one another",
     "POST /api/v1/costs/saved-reports/": "the query has to be one of a report, the name printable",
     "PATCH /api/v1/clusters/{name}/telemetry/": "one secret, for the server that is set; URLs, PEM, matchers",
     "POST /api/v1/clusters/{name}/telemetry/test/": "one secret, for the server that is set; URLs, PEM",

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 
 import pytest
@@ -11,26 +10,16 @@ from django.core.cache import caches
 from redis.client import Pipeline
 
 from core.cache import RedisCache
-from demo.services import redis_server
 from portal import health
+from tests.redis_server import running_redis
 
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     monkeypatch.setattr(RedisCache, "unavailable_until", 0.0)
-    path = tmp_path / "redis.sock"
-    process = subprocess.Popen(
-        [redis_server()[0], "--port", "0", "--unixsocket", str(path), "--save", ""],
-        cwd=tmp_path, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    for _attempt in range(200):
-        if path.exists():
-            break
-        time.sleep(0.05)
-    process.path = path
-    yield process
-    process.kill()
-    process.wait()
+    with running_redis(tmp_path) as (path, process):
+        process.path = path
+        yield process
 
 
 @pytest.fixture

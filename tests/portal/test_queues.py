@@ -1,31 +1,19 @@
 """The length of each queue of Celery in /metrics, of a real Redis."""
 
 import math
-import subprocess
-import time
 
 import pytest
 from celery import Celery
 
-from demo.services import redis_server
 from portal.queues import QueueCollector, lengths, queue_names
+from tests.redis_server import running_redis
 
 
 @pytest.fixture
 def redis_at(tmp_path, settings):
-    path = tmp_path / "redis.sock"
-    process = subprocess.Popen(
-        [redis_server()[0], "--port", "0", "--unixsocket", str(path), "--save", ""],
-        cwd=tmp_path, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    for _attempt in range(200):
-        if path.exists():
-            break
-        time.sleep(0.05)
-    settings.REDIS_URL = f"unix://{path}"
-    yield path
-    process.kill()
-    process.wait()
+    with running_redis(tmp_path) as (path, _process):
+        settings.REDIS_URL = f"unix://{path}"
+        yield path
 
 
 def exported():

@@ -55,6 +55,13 @@ def test_rows_of_one_team_add_up_to_what_it_held(used, vision, group_by):
     assert found.rows == whole.rows[:1]
 
 
+def test_a_choice_of_which_nothing_was_held_can_be_taken_back(used, client):
+    client.force_login(make_user("root", admin=True))
+    page = client.get(URL, {"model": "NVIDIA H9000"}).content.decode()
+    assert "Nothing of this choice was held in this range" in page
+    assert "Model: NVIDIA H9000" in page
+
+
 def test_claims_of_the_fleet_come_in_pages_largest_first(used):
     pages = [fleet_report(WEEK, GroupBy.CLAIM, now=NOON, most=2, offset=offset) for offset in (0, 2)]
     assert [row.label for row in pages[0].rows] == ["secret-of-nlp (nlp)", "sam2-finetune (vision)"]
