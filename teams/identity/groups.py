@@ -66,7 +66,7 @@ def set_members(group: ExternalGroup, wanted: Set[UUID], *, by: User | None = No
     """
     _lock(group)
     have = _members_of(group)
-    return change_members(group, joined=wanted - have, left=have - wanted, by=by)
+    return _write(group, joined=wanted - have, left=have - wanted, by=by)
 
 
 @transaction.atomic
@@ -78,14 +78,19 @@ def change_members(
     not read. `joined` has no service accounts.
     """
     _lock(group)
-    rows = MEMBERS.objects.filter(externalgroup=group)
-    have = set(rows.filter(user__in=joined | left).values_list("user", flat=True))
-    rows.filter(user__in=have & left).delete()
+    rows = MEMBERS.objects.filter(externalgroup=group, user__in=joined | left)
+    have = set(rows.values_list("user", flat=True))
+    return _write(group, joined=joined - have, left=left & have, by=by)
+
+
+def _write(
+    group: ExternalGroup, *, joined: Set[UUID], left: Set[UUID], by: User | None
+) -> list[AccessChange]:
+    MEMBERS.objects.filter(externalgroup=group, user__in=left).delete()
     MEMBERS.objects.bulk_create(
-        [MEMBERS(externalgroup_id=group.pk, user_id=pk) for pk in sorted(joined - have)],
-        ignore_conflicts=True,
+        [MEMBERS(externalgroup_id=group.pk, user_id=pk) for pk in sorted(joined)], ignore_conflicts=True
     )
-    return apply((joined - have) | (have & left), by=by)
+    return apply(joined | left, by=by)
 
 
 def save_group(
