@@ -34,6 +34,7 @@ DAY = timedelta(days=1)
 QUERIES = {
     "match": {"team": "vision", "cluster": "fra-1", "profile": "train-80"},
     "costs": {"team": "vision"},
+    "budgets/past": {"month": f"{timezone.now().replace(day=1) - timedelta(days=1):%Y-%m}"},
 }
 
 
@@ -65,6 +66,7 @@ def fill(team: Team, alice: User, cluster, train) -> dict[str, str]:
     quota = make_quota(team, 8)
     wanted = make_quota_request(team, by=mia)
     budget = make_budget(team, Decimal(100))
+    budget.terms.update(since=now - 90 * DAY, first=(now - 90 * DAY).date())  # so it was there last month
     delegation = delegate(by=alice, team=team, to=mia, starts_at=now + DAY, ends_at=now + 2 * DAY)
     approvals.save_reason(by=alice, reason=None, title=f"Reason of {team}", text="No.", team=team)
     alert = make_alert(team, claim=held, cluster=cluster)
@@ -111,7 +113,8 @@ def test_what_is_hidden_is_in_no_list_and_was_there_to_be_seen(world, alice):
     assert naming(limited) == set()
     assert seen >= {
         *("me", "teams", "tokens", "notices", "profiles", "claims", "extensions", "approvals", "activity"),
-        *("approval-reasons", "delegations", "quotas", "quotas/requests", "budgets", "alerts", "waste/idle"),
+        *("approval-reasons", "delegations", "quotas", "quotas/requests", "budgets", "budgets/past"),
+        *("alerts", "waste/idle"),
     }
 
 
