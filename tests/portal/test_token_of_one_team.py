@@ -66,7 +66,8 @@ def fill(team: Team, alice: User, cluster, train) -> dict[str, str]:
     quota = make_quota(team, 8)
     wanted = make_quota_request(team, by=mia)
     budget = make_budget(team, Decimal(100))
-    budget.terms.update(since=now - 90 * DAY, first=(now - 90 * DAY).date())  # so it was there last month
+    before = now - 90 * DAY  # so it was there last month
+    budget.terms.create(since=before, first=before.date(), amount=100, at_limit=budget.at_limit)
     delegation = delegate(by=alice, team=team, to=mia, starts_at=now + DAY, ends_at=now + 2 * DAY)
     approvals.save_reason(by=alice, reason=None, title=f"Reason of {team}", text="No.", team=team)
     alert = make_alert(team, claim=held, cluster=cluster)
