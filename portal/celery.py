@@ -77,5 +77,5 @@ for entry in app.conf.beat_schedule.values():
 
 
 @worker_ready.connect
-def collect_garbage_as_the_web_does(**_: Any) -> None:
+def exempt_what_is_imported(**_: Any) -> None:
     exempt_permanent_objects()

@@ -4,7 +4,7 @@ import os
 
 from django.urls import get_resolver
 
-from core.garbage import exempt_permanent_objects
+from core.garbage import collect_rarely, exempt_permanent_objects
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108, gunicorn makes an unnamed file in it
 
@@ -20,3 +20,4 @@ def when_ready(_server: object) -> None:
     """Import what the first request would."""
     get_resolver().url_patterns  # noqa: B018, reading it imports every view
     exempt_permanent_objects()
+    collect_rarely()

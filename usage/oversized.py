@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from functools import cache
+from functools import lru_cache
 from itertools import batched
 from uuid import UUID
 
@@ -36,7 +36,7 @@ def check_sizes(now: datetime) -> None:
     SizeCheck.objects.exclude(claim__in=held.order_by().values("pk")).delete()
     card = RateCard.load()
 
-    @cache
+    @lru_cache(maxsize=1)  # the claims come owner by owner, and what one may request is large
     def offers(owner: UUID) -> list[CatalogueEntry]:
         return offers_to(User.objects.get(pk=owner))
 

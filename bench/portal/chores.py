@@ -46,7 +46,7 @@ def sweep(devices: int) -> Iterator[Result]:
         SweepRound.objects.update(after="")
         tasks.sweep()
 
-    with portal_process():
+    with portal_process(is_worker=True):
         for _ in range(UNTIL_SETTLED):
             sweep_first_slice()
         walls, processor = sampled(sweep_first_slice, SWEEPS)

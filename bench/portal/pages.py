@@ -21,6 +21,7 @@ from bench.costs import costs_of
 from bench.measure import Result, nanoseconds_run
 from bench.portal.addresses import Address, addresses
 from bench.portal.work import counted
+from core.garbage import exempt_permanent_objects
 from portal.serving import when_ready
 from teams.models import User
 
@@ -52,10 +53,13 @@ def results(devices: int, repeat: int, only: str, *, profiled: bool = True) -> I
 
 
 @contextmanager
-def portal_process() -> Iterator[None]:
+def portal_process(*, is_worker: bool = False) -> Iterator[None]:
     """Collect garbage as processes of the portal do, not as the process that has built its data."""
     thresholds = gc.get_threshold()
-    when_ready(None)
+    if is_worker:
+        exempt_permanent_objects()
+    else:
+        when_ready(None)
     try:
         yield
     finally:

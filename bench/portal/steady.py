@@ -71,7 +71,7 @@ def results(devices: int) -> Iterator[Result]:
         watch.committed += [(event.resource_version, time.monotonic()) for event in events]
 
     patched = mock.patch.object(list_watch, "apply_events", recorded)
-    with patched, _approver(cluster) as approve, portal_process():
+    with patched, _approver(cluster) as approve, portal_process(is_worker=True):
         threads = [Thread(target=watch.follow, args=(cluster,)) for watch in watches]
         for thread in threads:
             thread.start()

@@ -70,7 +70,7 @@ SIZE = "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhp
 
 def results(devices: int) -> Iterator[Result]:
     """Yield the lines; the data of the year are taken back."""
-    with portal_process():
+    with portal_process(is_worker=True):
         execute("SET statement_timeout = 0")  # that of the portal is too short for what prepares the data
         yield _collection(devices)
         yield _hour(devices)

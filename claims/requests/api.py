@@ -169,10 +169,15 @@ class PreviewOut(serializers.Serializer[Any]):
     match = MatchOut()
     dropped = DroppedOut(allow_null=True, default=None, help_text="For the requested `step`")
     help = RelaxationOut(
-        many=True, help_text="Only if it does not fit, or on demand; those that fit now come first"
+        many=True,
+        help_text="Only if it does not fit, or on demand. Those that fit now come first, of these the one "
+        "with the lowest price per device if all have a price",
     )
     alternatives = SuggestionOut(
-        many=True, source="suggestions", help_text="Likewise: other profiles that fit now"
+        many=True,
+        source="suggestions",
+        help_text="Likewise: other profiles that fit now, the cheapest first if all have a price, else the "
+        "smallest",
     )
 
 

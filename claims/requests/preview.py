@@ -6,7 +6,7 @@ from typing import Unpack
 
 from claims.approvals import authority
 from claims.approvals.authority import ApprovalRoute
-from claims.catalogue.listing import DeviceKind, kinds_for
+from claims.catalogue.listing import DeviceKind, kinds_for, max_prices
 from claims.catalogue.sharing import cautions
 from claims.delivery.eviction import pods_after_end
 from claims.models import Claim, Profile
@@ -25,7 +25,8 @@ from claims.requests.services import carried_from, plan_quota_lines
 from claims.requests.suggestions import Suggestion, suggestions_for
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.manifests import to_yaml
+from dra.manifests import spec_hash, to_yaml
+from dra.objects import Json
 from dra.relaxations import Relaxation, find_relaxations
 from inventory.cluster_snapshot import current_snapshot
 from teams.access import require_role
@@ -66,6 +67,7 @@ class RequestPreview(PlannedMatch):
     parts: tuple[PricedOption, ...]  # of combined profiles and of alternatives, else empty
     problems: tuple[str, ...]
     help: tuple[Relaxation, ...] = ()  # only if it does not fit, or on demand
+    is_help_by_price: bool = False  # whether of those that fit the cheapest comes first
     suggestions: tuple[Suggestion, ...] = ()  # likewise
 
     @property
@@ -145,7 +147,35 @@ def preview(
         lambda: find_relaxations(snapshot, plan.spec, claims, funnel),
     )
     suggestions = _suggestions(plan, snapshot, usages)
-    return replace(result, help=tuple(relaxations), suggestions=tuple(suggestions))
+    help_by_price = _cheapest_first(plan, snapshot, relaxations)
+    if help_by_price is None:
+        return replace(result, help=tuple(relaxations), suggestions=tuple(suggestions))
+    return replace(result, help=tuple(help_by_price), is_help_by_price=True, suggestions=tuple(suggestions))
+
+
+def _cheapest_first(
+    plan: RequestPlan, snapshot: ClusterSnapshot, relaxations: Sequence[Relaxation]
+) -> list[Relaxation] | None:
+    """
+    Return those with which all claims fit now by the price per device, the others behind them as they are.
+
+    None if fewer than two fit, or one of these has no price.
+    """
+    fitting = [relaxation for relaxation in relaxations if relaxation.fits]
+    if len(fitting) < 2:
+        return None
+    prices = max_prices([_kinds_of(plan, snapshot, relaxation.spec) for relaxation in fitting])
+    known = [price for price in prices if price is not None]
+    if len(known) < len(fitting):
+        return None
+    order = sorted(range(len(fitting)), key=lambda place: known[place])
+    return [*(fitting[place] for place in order), *relaxations[len(fitting) :]]
+
+
+def _kinds_of(plan: RequestPlan, snapshot: ClusterSnapshot, spec: Json) -> frozenset[DeviceKind]:
+    """Return the kinds of devices that match `spec`, computed once per snapshot."""
+    key = ("kinds", spec_hash(spec))
+    return snapshot.derived(key, lambda: kinds_for(plan.cluster.pk, snapshot, spec))
 
 
 def _suggestions(

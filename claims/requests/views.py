@@ -48,7 +48,7 @@ from teams.models import Role, Team
 
 LINK_FIELDS = ("reason",)  # in a link to the request, besides the preview fields
 # Buttons that show the form again without sending it; those of APPLY change it as a line of the panel says.
-APPLY = ("use", "use_devices", "use_profile")
+APPLY = ("use", "use_devices", "use_profile", "use_first")
 REDISPLAY_BUTTONS = ("check", "more", "drop", *APPLY)
 TEAM_COOKIE = "team"  # the team that the user has selected
 # The fields on which the preview depends.
@@ -309,7 +309,7 @@ def without_removed_row(data: QueryDict) -> QueryDict:
 
 
 def with_applied(data: QueryDict) -> QueryDict:
-    """Change the fields as the pressed button of the panel says: another cluster, number, or profile."""
+    """Change the fields as the pressed button says: another cluster, number, profile or order."""
     if "use" in data:
         data["cluster"] = data.get("use", "")
     if "use_devices" in data:
@@ -318,6 +318,10 @@ def with_applied(data: QueryDict) -> QueryDict:
         slug, _colon, data["devices"] = data.get("use_profile", "").partition(":")
         data["profile"] = slug
         data.setlist("alternatives", [row for row in data.getlist("alternatives") if row != slug])
+    if "use_first" in data and (slug := data.get("use_first", "")) in data.getlist("alternatives"):
+        others = [row for row in data.getlist("alternatives") if row != slug]
+        data.setlist("alternatives", [data.get("profile", ""), *others])
+        data["profile"] = slug
     return data
 
 

@@ -116,7 +116,9 @@ ORDER = "The first that fits is taken, whatever it costs."
     ],
 )
 def test_alternatives_say_which_one_costs_less(alternatives, said):
-    assert order_by_price(alternatives, CARD) == f"{ORDER} {said}".strip()
+    order = order_by_price(alternatives, CARD)
+    assert order.sentence == f"{ORDER} {said}".strip()
+    assert order.cheaper == (L4_NEXT.profile if said.startswith(INFER) else None)
 
 
 @pytest.mark.parametrize(

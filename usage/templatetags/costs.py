@@ -1,6 +1,7 @@
 """Tags and filters for costs and prices, and for who holds a device; no price is "no rate", never 0."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -164,8 +165,16 @@ class PricedAlternative(PricedDevices, Protocol):
     def fits(self) -> bool | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class PriceOrder:
+    """What the order of alternatives means for the price; `cheaper` fits now too and costs less, or None."""
+
+    sentence: str
+    cheaper: Profile | None = None
+
+
 @register.simple_tag
-def order_by_price(parts: Iterable[PricedAlternative], card: RateCard) -> str:
+def order_by_price(parts: Iterable[PricedAlternative], card: RateCard) -> PriceOrder:
     """
     Say that alternatives are taken in their order, and which of those that fit now costs less than the first
     of them.
@@ -178,16 +187,17 @@ def order_by_price(parts: Iterable[PricedAlternative], card: RateCard) -> str:
     ]
     currencies = {currency for _part, cost in costs for currency in cost}
     if len(costs) < 2 or len(currencies) != 1 or not all(cost for _part, cost in costs):
-        return order
+        return PriceOrder(order)
     (currency,) = currencies
     first, most = costs[0][0], costs[0][1][currency]
     cheapest, least = min(((part, cost[currency]) for part, cost in costs), key=lambda entry: entry[1])
     if least >= most:
-        return f"{order} Of those that fit now, none costs less than the first."
-    return (
+        return PriceOrder(f"{order} Of those that fit now, none costs less than the first.")
+    sentence = (
         f"{order} {cheapest.profile.title} fits now too and costs at most {rate(least, currency)} per hour "
         f"instead of {rate(most, currency)}: put it before {first.profile.title} to pay less."
     )
+    return PriceOrder(sentence, cheapest.profile)
 
 
 def price_text(prices: Prices) -> str:

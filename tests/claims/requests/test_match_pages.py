@@ -1,12 +1,14 @@
 """The funnel of the request form: steps that open, what would help, alternatives; and the same in the API."""
 
 import re
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from claims.models import Claim
@@ -15,9 +17,11 @@ from inventory import cluster_snapshot
 from inventory.models import Cluster, Device, DeviceClass, ResourceClaim, ResourceSlice
 from tests.dra.clusters import device_class, gpu, holds, resource_slice
 from tests.factories import make_profile, make_spec, make_team
+from usage.models import Rate
 
 pytestmark = pytest.mark.django_db
 
+DAY = timedelta(days=1)
 FORM, PANEL = reverse("claims:request"), reverse("claims:request_preview")
 API = "/api/v1/match/"
 MEMORY = (
@@ -228,6 +232,37 @@ def test_a_profile_that_fits_can_be_requested_instead(client, alice, request_fie
     assert not Claim.objects.exists()
 
 
+def test_an_alternative_that_costs_less_is_put_first_by_a_button(client, alice, fra, request_fields):
+    for model in (ResourceSlice, Device, ResourceClaim, DeviceClass):
+        model.objects.all().delete()
+    mirrored(fra, [gpu(0), gpu(1, product="NVIDIA L4", memory="24Gi")])
+    for slug, model, price in (("dear", "H100", 4), ("cheap", "L4", 1), ("third", "H100", 4)):
+        product = f'device.attributes["gpu.nvidia.com"].productName.startsWith("NVIDIA {model}")'
+        make_profile(slug, spec=make_spec(selectors=[{"cel": {"expression": product}}]))
+        Rate.objects.update_or_create(
+            title=model, product=model, per_hour=price, currency="EUR", valid_from=timezone.now() - DAY
+        )
+    client.force_login(alice)
+    wanted = request_fields | {"profile": "dear", "devices": "1", "alternatives": ["third", "cheap"]}
+    panel = client.get(PANEL, wanted).text
+    assert "put it before dear to pay less" in panel.lower()
+    assert ("use_first", "cheap") in buttons(panel)
+    page = client.post(FORM, wanted | {"use_first": "cheap", "reason": "Kept."}).text
+    assert 'name="profile" value="cheap" checked' in page
+    assert page.index('value="dear" checked') < page.index('value="third" checked')
+    assert "none costs less than the first" in page
+    assert "use_first" not in page
+    assert "Kept." in page
+    assert not Claim.objects.exists()
+
+
+@pytest.mark.parametrize("value", ["", "nothing", "train-80"])
+def test_only_a_chosen_alternative_can_be_put_first(client, alice, request_fields, value):
+    client.force_login(alice)
+    page = client.post(FORM, request_fields | {"use_first": value}).text
+    assert 'name="profile" value="train-80" checked' in page
+
+
 @pytest.mark.parametrize("value", ["", ":", "nothing:2", "any-gpu:many"])
 def test_a_forged_value_of_a_button_shows_the_form_with_its_problem(client, alice, request_fields, value):
     client.force_login(alice)
@@ -336,6 +371,26 @@ def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
 
     assert offered([Decimal(9), Decimal(1), Decimal(5)]) == ["large", "small"]
     assert offered([Decimal(9), Decimal(1), None]) == ["small", "large"]
+
+
+def test_what_would_help_comes_cheapest_first_where_it_fits_equally(
+    client, alice, request_fields, monkeypatch
+):
+    def helps(prices):
+        monkeypatch.setattr("usage.rates.max_prices", lambda offers: prices[: len(offers)])
+        shown = api(alice).post(API, request_fields, format="json").json()
+        assert all(one["fits"] for one in shown["help"])
+        return [one["kind"] for one in shown["help"]]
+
+    by_gain = helps([None, Decimal(1)])
+    assert sorted(by_gain) == ["condition", "toleration"]
+    assert helps([Decimal(9), Decimal(1)]) == by_gain[::-1]
+    assert helps([Decimal(1), Decimal(9)]) == by_gain
+    client.force_login(alice)
+    sentence = "the one with the lowest price per device comes first"
+    assert sentence in client.get(PANEL, request_fields).text
+    helps([None, Decimal(1)])
+    assert sentence not in client.get(PANEL, request_fields).text
 
 
 def test_alternatives_give_what_the_request_asks_for(alice, fra, vision, request_fields):
