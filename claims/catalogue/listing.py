@@ -169,9 +169,9 @@ def _kind_key(device: PoolDevice) -> Hashable:
     )
 
 
-def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
-    """Return the highest price per device and hour of each offer, None without a rate."""
-    prices: list[Decimal | None] = import_string(settings.MAX_PRICES)(offers)
+def max_prices(offers: Sequence[frozenset[DeviceKind]], currency: str = "") -> list[Decimal | None]:
+    """Return the highest price per device and hour of each offer, None without a rate in the currency."""
+    prices: list[Decimal | None] = import_string(settings.MAX_PRICES)(offers, currency)
     return prices
 
 

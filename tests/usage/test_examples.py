@@ -10,6 +10,7 @@ import time_machine
 from django.core.management import call_command
 
 from core.errors import Forbidden
+from core.models import Installation
 from dra.devices import mig_fraction, names_product, share
 from inventory import price_bases
 from inventory.models import BasisKey, FleetSpan, Node
@@ -109,6 +110,14 @@ def test_command_adds_examples_and_shows_them_before(root):
 
 
 # Which GPUs have a price.
+
+
+def test_page_says_that_budgets_in_another_currency_count_nothing_of_them(client, root):
+    client.force_login(root)
+    said = "budgets are in EUR, the currency under Settings, and count nothing of what is billed in USD"
+    assert said in client.get(URL).text
+    Installation.objects.create(currency="USD")
+    assert "budgets are in" not in client.get(URL).text
 
 
 def test_admins_see_which_gpus_have_no_rate(client, fra, root, alice, django_assert_max_num_queries):

@@ -36,6 +36,7 @@ from tests.factories import (
 )
 from tests.threads import Race, without_lock
 from tests.usage.conftest import price
+from usage.models import Rate
 
 __all__ = ["alice", "ask", "bob", "eve", "fra", "gateway", "lars", "lena", "quota", "root", "train", "vision"]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -120,6 +121,17 @@ def test_a_price_that_is_not_known_is_not_zero_and_blocks_only_when_nothing_is_l
     assert "is not known: a matching device has no rate" in line.sentence
     used(budget, 1000)
     assert not line_of(vision, fra, train).fits
+
+
+def test_a_price_in_another_currency_is_not_known_in_that_of_the_budget(
+    vision, fra, simple, quota, alice, now
+):
+    make_budget(vision)
+    Rate.objects.update(currency="USD")
+    make_claim(vision, cluster=fra, by=alice, profile=simple, state=ClaimState.REQUESTED, duration=DAY)
+    line = line_of(vision, fra, simple)
+    assert (line.limits[0].cost, line.limits[0].reserved) == (None, 0)
+    assert "is not known: a matching device has no rate in EUR." in line.sentence
 
 
 def test_block_refuses_with_numbers_and_the_next_step(ask, vision, simple):
