@@ -101,6 +101,7 @@ def test_live_claims_reserve_what_they_may_still_cost_and_other_teams_do_not(
     make_claim(make_team("speech"), state=ClaimState.REQUESTED, duration=DAY, **times)
     (limit,) = line_of(vision, fra, simple, duration=DAY).limits
     assert limit.reserved == 48 + 48
+    assert (limit.before, limit.after) == ("€96.00", "€144.00")
 
 
 def test_hours_of_a_partition_count_as_its_fraction(vision, fra, now, quota, simple):
