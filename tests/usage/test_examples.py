@@ -163,6 +163,7 @@ def test_worked_examples_are_what_the_portal_computes(client, alice, root):
     assert (Decimal("2.75") / 2, round(Decimal("2.75") / 7, 4)) == (Decimal("1.375"), Decimal("0.3929"))
     assert "1/2, 1.375 per hour; a 1g.5gb has 1/7, 0.3929 per hour" in text
     assert round(float(Fraction(4, 7) + Fraction(1, 2)) - 1, 2) == 0.07
+    assert "not capped at the price of their GPU: 4g.20gb and 3g.20gb are 4/7 + 1/2, 7 % more" in text
     layouts = ({"1g.5gb": 7}, {"3g.20gb": 2}, {"2g.10gb": 3, "1g.5gb": 1})
     for layout in layouts:
         assert sum((mig_fraction(name, a100, {}) or 0) * number for name, number in layout.items()) == 1

@@ -111,21 +111,23 @@ def test_the_table_has_what_the_graphs_show(client, spent, lena):
 
 def test_what_saves_most_stands_first_with_evidence_and_one_button(client, spent, root, lena, vision, fra):
     set_budget(by=root, team=vision, amount=Decimal(900))
-    other = make_claim(vision, by=lena, cluster=fra, state=ClaimState.ALLOCATED, held=False, name="wide")
-    oversized(other, Decimal("0.50"))
+    for name, saves in (("a-little", "0.10"), ("wide", "0.50")):
+        other = make_claim(vision, by=lena, cluster=fra, state=ClaimState.ALLOCATED, held=False, name=name)
+        oversized(other, Decimal(saves))
     idle(spent, "1")
     page = open_page(client, lena)
     waste = page.context["waste"]
     assert [(one.claim.name, one.action) for one in waste.shown] == [
         ("sam2-finetune", "Release…"),
         ("wide", "Resize…"),
+        ("a-little", "Resize…"),
     ]
     text = " ".join(page.text.split())
     assert "idle for 5 h" in text
     assert "€5.00 idle" in text
     assert "p95 memory 8 GiB, compute 10 %" in text
     assert (
-        "Acting on both lowers the run rate from €2.00 to €0.50 / h: the budget then lasts until the end of "
+        "Acting on all 3 lowers the run rate from €2.00 to €0.40 / h: the budget then lasts until the end of "
         "the period." in text
     )
     assert reverse("claims:release", args=[spent.pk]) in text
