@@ -118,13 +118,12 @@ def month_spend(team: Team, user: User, card: RateCard, *, now: datetime) -> Mon
     if rest.start < rest.end:
         for interval in held_in(team, rest, begun=begun):
             ledger.add(interval, card, until=now, within=rest)
-    today = utc_day(now)
-    for line, cost in ledger.costs().items():
-        sums[TEAM].add(cost)
-        days[today].add(cost)
-        if line.owner == user.pk:
-            sums[OWN].add(cost)
-    days[today].add(sums[CORRECTED])
+    for entry in ledger:
+        sums[TEAM].add(entry.cost)
+        days[entry.day].add(entry.cost)
+        if entry.line.owner == user.pk:
+            sums[OWN].add(entry.cost)
+    days[utc_day(now)].add(sums[CORRECTED])
     sums[TEAM].add(sums[CORRECTED])
     own = sums[OWN] if sums[OWN].held or sums[OWN].exact else None
     spent = sums[TEAM]

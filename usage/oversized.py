@@ -9,7 +9,7 @@ slowly, so `usage.tasks.check_sizes` runs every six hours. It is the only writer
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import batched
@@ -65,7 +65,7 @@ def _check(
     claim: Claim,
     devices: Sequence[Allocation],
     seen: Evidence | None,
-    offers: Iterable[CatalogueEntry],
+    offers: Sequence[CatalogueEntry],
     card: RateCard,
     now: datetime,
 ) -> SizeCheck:

@@ -216,19 +216,20 @@ def device_prices(kinds: Iterable[PricedPart], card: RateCard, *, at: datetime) 
     return Prices(has_devices, unpriced, dict(sorted(spans.items())))
 
 
-def max_prices(offers: Sequence[frozenset[DeviceKind]]) -> list[Decimal | None]:
+def max_prices(offers: Sequence[frozenset[DeviceKind]], currency: str = "") -> list[Decimal | None]:
     """
     Return the highest price per hour of one device of each offer (`settings.MAX_PRICES`), in one query.
 
-    None where a kind has no rate; all None if the prices have several currencies.
+    None where a kind has no rate, or one in another `currency`; without that, all None if the prices have
+    several currencies.
     """
     card, now = RateCard.load(), timezone.now()
     all_prices = [device_prices(kinds, card, at=now) for kinds in offers]
-    currencies = {currency for prices in all_prices for currency in prices.spans}
+    currencies = {currency} if currency else {found for prices in all_prices for found in prices.spans}
     if len(currencies) != 1:
         return [None] * len(all_prices)
     (currency,) = currencies
     return [
-        None if prices.unpriced or currency not in prices.spans else prices.spans[currency][1]
+        None if prices.unpriced or prices.spans.keys() != {currency} else prices.spans[currency][1]
         for prices in all_prices
     ]

@@ -31,7 +31,7 @@ from dra.devices import mig_compute
 from teams.models import User
 from usage.cost import UsageInterval, per_hour
 from usage.hourly import read_sql
-from usage.rates import RateCard
+from usage.rates import RateCard, device_prices
 from usage.samples import EVERY
 
 ENOUGH = timedelta(hours=12)  # measured, before anything is said
@@ -168,17 +168,22 @@ def compare(
     claim: Claim,
     devices: Sequence[Allocation],
     seen: Evidence,
-    offers: Iterable[CatalogueEntry],
+    offers: Sequence[CatalogueEntry],
     card: RateCard,
     *,
     now: datetime,
 ) -> RightSize | None:
-    """Compare what devices of one kind were used for with these profiles; None without a rate."""
+    """
+    Compare what devices of one kind were used for with these profiles, whose prices have one currency; None
+    without a rate, or if theirs is in another one.
+    """
     device = devices[0]
     hourly = per_hour([UsageInterval.from_allocation(device, claim.cluster_id)], card, at=now)
     if len(hourly.prices) != 1 or hourly.unpriced_held:
         return None
     ((currency, price),) = hourly.prices.items()
+    if offers and currency not in device_prices(offers[0].kinds, card, at=now).spans:
+        return None
     if device.memory_bytes and seen.memory_bytes and seen.memory_bytes > RESERVED * device.memory_bytes:
         taken = percent(seen.memory_bytes / device.memory_bytes)
         return RightSize(

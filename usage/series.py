@@ -34,9 +34,9 @@ MEASURES = {
     "energy_joules": "sum({0})",
 }
 SERIES = f"""
-SELECT date_bin(%(width)s, bucket, %(epoch)s) AS bin, device, sum(samples)::bigint,
+SELECT date_bin(%(width)s, bucket, %(epoch)s) AS bin, pool, device, sum(samples)::bigint,
        {", ".join(measure.format(name) for name, measure in MEASURES.items())}
-FROM {{source}} GROUP BY bin, driver, pool, device ORDER BY bin, device
+FROM {{source}} GROUP BY bin, driver, pool, device ORDER BY bin, pool, device
 """  # noqa: S608, names of columns
 OF_CLAIM = "claim_id = %(claim)s AND bucket >= %(start)s AND bucket < %(end)s"
 OF_DEVICE = """claim_id = ANY(%(claims)s) AND driver = %(driver)s AND pool = %(pool)s
@@ -253,21 +253,29 @@ def device_series(
 
 
 def _measure(points: dict[datetime, Point], statement: str, parameters: Mapping[str, Any]) -> list[str]:
-    """Fill in what was measured; return the names of the devices."""
-    devices: set[str] = set()
+    """
+    Fill in what was measured; return the names of the devices, of those that several nodes have with the
+    pool.
+    """
     values: dict[tuple[datetime, str], list[float]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(statement, {**parameters, "epoch": EPOCH})
-        for when, device, samples, *measures in cursor.fetchall():
-            point = points[when.astimezone(UTC)]
-            devices.add(device)
-            point.presence = Presence.MEASURED
-            point.samples += samples
-            for name, value in zip(MEASURES, measures, strict=True):
-                if value is not None:
-                    values[point.at, name].append(value)
-                    if name == "activity":
-                        point.by_device[device] = value
+        rows = cursor.fetchall()
+    pools: dict[str, set[str]] = defaultdict(set)
+    for _when, pool, device, *_measures in rows:
+        pools[device].add(pool)
+    devices: set[str] = set()
+    for when, pool, device, samples, *measures in rows:
+        point = points[when.astimezone(UTC)]
+        title = device if len(pools[device]) == 1 else f"{pool}/{device}"
+        devices.add(title)
+        point.presence = Presence.MEASURED
+        point.samples += samples
+        for name, value in zip(MEASURES, measures, strict=True):
+            if value is not None:
+                values[point.at, name].append(value)
+                if name == "activity":
+                    point.by_device[title] = value
     for (when, name), of_devices in values.items():
         setattr(points[when], name, together(name, of_devices))
     return sorted(devices)

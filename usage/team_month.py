@@ -2,8 +2,8 @@
 What the page of a team's cost shows: a month by day, claim, person, profile and product, with what was used.
 
 Past days are sums of the stored entries (`DailyUse`) with their utilization (`DailyActivity`), grouped by
-PostgreSQL (`usage.daily_sums` divides them into used, idle and no telemetry); today is computed from
-allocations, and nothing is known yet of what was used. All groupings add up to the total.
+PostgreSQL (`usage.daily_sums` divides them into used, idle and no telemetry); the days since, usually today,
+are computed from allocations, and nothing is known yet of what was used. All groupings add up to the total.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 from core.prepared import Prepared, Statement
 from teams.models import Team
 from usage.cost import Cost, Interval, Ledger, LineKey, total
-from usage.daily import held_in, midnight, stored_until, utc_day
+from usage.daily import held_in, midnight, stored_until
 from usage.daily_sums import ACTIVITY, SUMS, UNPRICED, VALUES
 from usage.fleet_report import HeldParts, parts_of
 from usage.models import ClosedMonth
@@ -40,11 +40,11 @@ STORED = "(SELECT until FROM usage_storeddays LIMIT 1)"
 MONTH_OF = "date_trunc('month', use.day)::date"
 
 
-def _month(team: UUID, today: UUID, first: date, end: date, before: date) -> Statement:
+def _month(team: UUID, since: UUID, first: date, end: date, before: date) -> Statement:
     """
     Return (kind, key, owner of a claim, month that is corrected, claims, currency, nine sums): the days and
     the groups of the stored entries and of the corrections that are booked on these days; of the claims only
-    the most expensive, and those that hold devices `today`; the number of all claims; the sum of as many days
+    the most expensive, and those of `since`; the number of all claims; the sum of as many days
     from `before` on.
     """
     sums = ", ".join(f"sum({column})" for column in COLUMNS)
@@ -91,16 +91,16 @@ def _month(team: UUID, today: UUID, first: date, end: date, before: date) -> Sta
         WHERE dimension = 'team' AND key = %s AND day >= %s AND day < %s
           AND day < %s::date + (LEAST({STORED}, %s::date) - %s::date) GROUP BY currency"""  # noqa: S608
     span = (team, first, end)
-    return sql, (*span, *span, today, *span, *span, team, before, first, before, end, first)
+    return sql, (*span, *span, since, *span, *span, team, before, first, before, end, first)
 
 
 MONTH = Prepared(_month, UUID, UUID, date, date, date)
 
 
-def _names(claims: UUID, people: UUID, profiles: UUID, today: UUID) -> Statement:
+def _names(claims: UUID, people: UUID, profiles: UUID, since: UUID) -> Statement:
     """
     Return (kind, id, name, detail, profile) of these claims, people and profiles, and of the profiles of the
-    claims that hold devices today.
+    claims of `since`.
     """
     sql = f"""
         SELECT '{CLAIM}', claim.id, claim.name, profile.title, version.profile_id
@@ -117,7 +117,7 @@ def _names(claims: UUID, people: UUID, profiles: UUID, today: UUID) -> Statement
             SELECT version.profile_id FROM claims_claim claim
             JOIN claims_profileversion version ON version.id = claim.profile_version_id
             WHERE claim.id = ANY(%s))"""  # noqa: S608
-    return sql, (claims, people, profiles, today)
+    return sql, (claims, people, profiles, since)
 
 
 NAMES = Prepared(_names, UUID, UUID, UUID, UUID)
@@ -126,30 +126,32 @@ NAMES = Prepared(_names, UUID, UUID, UUID, UUID)
 @dataclass(slots=True)
 class MonthPart:
     """
-    What is known of some entries of the month: split into used and idle on stored days, whole `today`, and
-    corrections by the month that they correct. `detail` is the slug of a profile, or the profile of a claim.
+    What is known of some entries of the month: split into used and idle on stored days, whole since then
+    (`rest`), and corrections by the month that they correct. `detail` is the slug of a profile, or the
+    profile of a claim.
     """
 
     key: str = ""
     label: str = ""
     detail: str = ""
     parts: HeldParts = field(default_factory=HeldParts)
-    today: Cost = field(default_factory=Cost)
+    rest: Cost = field(default_factory=Cost)
     corrections: dict[date, Cost] = field(default_factory=dict)
     claims: int = 0
 
     @property
     def cost(self) -> Cost:
-        """Return what the team pays: all parts, today and corrections."""
-        return total([self.parts.billed, self.today])
+        """Return what the team pays: all parts, the days since and corrections."""
+        return total([self.parts.billed, self.rest])
 
 
 @dataclass(frozen=True, slots=True)
 class TeamMonth:
     """
-    The month of a team. `days` are those with rows, oldest first, and today; `before` is what the same number
-    of stored days of the month before cost. Of the claims, `groups` has those that may be among the first
-    `SHOWN_CLAIMS`; `whole.claims` counts all. `rate` is the cost per hour of the last seven stored days.
+    The month of a team. `days` are those on which something was held or corrected, oldest first; `before` is
+    what the same number of stored days of the month before cost. Of the claims, `groups` has those that may
+    be among the first `SHOWN_CLAIMS`; `whole.claims` counts all. `rate` is the cost per hour of the last
+    seven stored days.
     """
 
     team: Team
@@ -178,13 +180,13 @@ def team_month(team: Team, month: Month, card: RateCard, *, now: datetime) -> Te
     """Return the month; six queries for any number of claims and days."""
     first, end = month.first, month.next.first
     until = stored_until()
-    today = _today(team, month, card, until, now)
+    rest = _rest(team, month, card, until, now)
     groups: dict[str, dict[str, MonthPart]] = defaultdict(lambda: defaultdict(MonthPart))
     whole, cost_before = MonthPart(), Cost()
-    held_today = list({str(line.claim_id) for line in today})
+    held_since = list({str(line.claim_id) for line, _day in rest})
     owned: set[tuple[str, UUID]] = set()  # claims with an owner to whom a stored entry counts
     for kind, key, owner, corrects, claims, currency, *sums in MONTH.rows(
-        team.pk, held_today, first, end, month.previous.first
+        team.pk, held_since, first, end, month.previous.first
     ):
         if kind == COUNT:
             whole.claims = claims
@@ -203,10 +205,10 @@ def team_month(team: Team, month: Month, card: RateCard, *, now: datetime) -> Te
         else:
             part.parts.corrections.add(cost)
             part.corrections.setdefault(corrects, Cost()).add(cost)
-    whole.claims += _add_today(groups, today, owned, now)
+    whole.claims += _add_rest(groups, rest, owned)
     for of_day in groups[DAYS].values():
         whole.parts.add(of_day.parts)
-        whole.today.add(of_day.today)
+        whole.rest.add(of_day.rest)
     last = min(until or first, end)
     days = sorted((date.fromisoformat(key), part) for key, part in groups[DAYS].items())
     return TeamMonth(
@@ -230,33 +232,35 @@ def _sorted(parts: Iterable[MonthPart]) -> list[MonthPart]:
     return [part for _cost, part in costs]
 
 
-def _today(
+def _rest(
     team: Team, month: Month, card: RateCard, stored_until: date | None, now: datetime
-) -> dict[LineKey, Cost]:
-    """Return what the team held since the stored days, by line; two queries."""
+) -> dict[tuple[LineKey, date], Cost]:
+    """Return what the team held since the stored days, by line and day; two queries."""
     begun = stored_until is None or stored_until <= month.first
     rest = month.span if begun or stored_until is None else Interval(midnight(stored_until), month.span.end)
     ledger = Ledger()
     if rest.start < min(rest.end, now):
         for interval in held_in(team, rest, begun=begun):
             ledger.add(interval, card, until=now, within=rest)
-    return {line: cost for line, cost in ledger.costs().items() if cost.held}
+    costs: dict[tuple[LineKey, date], Cost] = defaultdict(Cost)
+    for entry in ledger:
+        costs[entry.line, entry.day].add(entry.cost)
+    return costs
 
 
-def _add_today(
+def _add_rest(
     groups: dict[str, dict[str, MonthPart]],
-    today: Mapping[LineKey, Cost],
+    rest: Mapping[tuple[LineKey, date], Cost],
     owned: Collection[tuple[str, UUID]],
-    now: datetime,
 ) -> int:
     """
-    Add what is held today to the groups, and name them; one query. Return how many claims have no stored
-    entry in the month.
+    Add what was held since the stored days to the groups, and name them; one query. Return how many claims
+    have no stored entry in the month.
     """
-    claims_today, owners_today = ({str(line[column]) for line in today} for column in (0, 3))
-    stored = set(groups[CLAIM])  # of the claims of today, all with an entry
-    claims, people = stored | claims_today, groups[PERSON].keys() | owners_today
-    keys = claims, people, groups[PROFILE].keys(), claims_today
+    claims_since, owners_since = ({str(line[column]) for line, _day in rest} for column in (0, 3))
+    stored = set(groups[CLAIM])  # of the claims since, all with an entry
+    claims, people = stored | claims_since, groups[PERSON].keys() | owners_since
+    keys = claims, people, groups[PROFILE].keys(), claims_since
     named = NAMES.rows(*(list(map(UUID, of_kind)) for of_kind in keys)) if claims else []
     profiles: dict[UUID, str] = {}
     labels: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
@@ -265,7 +269,7 @@ def _add_today(
         if kind == CLAIM:
             profiles[pk] = str(profile)
     counted: set[tuple[str, str, UUID]] = set()
-    for (claim, product, partition, owner), cost in today.items():
+    for ((claim, product, partition, owner), day), cost in rest.items():
         model = f"{product} {partition}".strip()
         is_stored, is_owned = str(claim) in stored, (str(claim), owner) in owned
         for name, key, is_counted in (
@@ -273,10 +277,10 @@ def _add_today(
             (PERSON, str(owner), is_owned),
             (PROFILE, profiles[claim], is_stored),
             (PRODUCT, model, is_stored),
-            (DAYS, utc_day(now).isoformat(), is_stored),
+            (DAYS, day.isoformat(), is_stored),
         ):
             part = groups[name][key]
-            part.today.add(cost)
+            part.rest.add(cost)
             if not is_counted and (name, key, claim) not in counted:
                 counted.add((name, key, claim))
                 part.claims += 1
@@ -284,4 +288,4 @@ def _add_today(
         for key, part in groups[name].items():
             part.key = key
             part.label, part.detail = labels[name].get(key, (key or "unknown product", ""))
-    return len(claims_today - stored)
+    return len(claims_since - stored)

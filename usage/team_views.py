@@ -36,7 +36,7 @@ from usage.team_month import (
 from usage.top_waste import IdleMoney, TopWaste, top_waste
 
 MAX_ROWS = 100  # of people, profiles and products; the CSV has all
-BARS = ("used", "idle", "no telemetry", "today")
+BARS = ("used", "idle", "no telemetry", "not split yet")
 
 
 def parse_month(text: str) -> Month:
@@ -66,6 +66,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
         "cost": cost,
         "budgets": budgets,
         "monthly": monthly,
+        "uncounted": other_money(cost, monthly),
         "forecast": forecast,
         "unit": usual,
         "is_hours": unit == HOURS,
@@ -86,6 +87,15 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "usage/team.html", page)
 
 
+def other_money(cost: Cost, card: BudgetCard | None) -> str:
+    """Return what of a cost is in other currencies than a budget of money, which does not count it."""
+    if card is None or card.use.amount is None:
+        return ""
+    others = {currency: amount for currency, amount in cost.amounts.items() if amount}
+    others.pop(card.budget.currency, None)
+    return " + ".join(money(amount, currency) for currency, amount in others.items())
+
+
 def shown(month: TeamMonth, name: str) -> tuple[str, str, list[MonthPart], int]:
     """Return the name of a grouping, its head, the rows that are shown, and the number of all."""
     rows = month.groups[name]
@@ -95,7 +105,7 @@ def shown(month: TeamMonth, name: str) -> tuple[str, str, list[MonthPart], int]:
 
 
 def parts_of_day(part: MonthPart) -> tuple[Cost, ...]:
-    return part.parts.used, part.parts.idle, part.parts.no_telemetry, part.today
+    return part.parts.used, part.parts.idle, part.parts.no_telemetry, part.rest
 
 
 def idle_money(claims: Iterable[MonthPart]) -> IdleMoney:

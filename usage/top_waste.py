@@ -26,6 +26,7 @@ from usage.idle.views import UNREAD
 from usage.models import IdlePeriod, SizeCheck
 from usage.oversized import evidence_text
 from usage.right_size import successor_url
+from usage.templatetags.costs import rate
 
 MOST = 100  # of each kind that are read; a team has few
 SHOWN = 4
@@ -68,7 +69,7 @@ class WastedClaim:
 
     @property
     def saving(self) -> str:
-        return "no rate" if self.saves is None else f"saves {money(self.saves, self.currency)} / h"
+        return "no rate" if self.saves is None else f"saves {rate(self.saves, self.currency)} / h"
 
 
 @dataclass(frozen=True, slots=True)

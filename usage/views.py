@@ -267,6 +267,7 @@ def rate_examples(request: HttpRequest) -> HttpResponse:
         "examples": [(one, one in missing) for one in EXAMPLES],
         "missing": len(missing),
         "currency": CURRENCY,
+        "of_budgets": installation_for(request).currency,
         "start": Month.current(timezone.now()).first,
     }
     return render(request, "usage/examples.html", page)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
-from functools import cached_property
 from uuid import UUID
 
 from django.utils import timezone
@@ -151,7 +150,10 @@ class BudgetLine:
             left = f"nothing left of {limit.of}{which}"
         have = f"{self.budget.team} has {left} until {day_words(self.use.last)}"
         if limit.cost is None:
-            cost = f"what this {self.subject} may cost is not known: a matching device has no rate."
+            cost = (
+                f"what this {self.subject} may cost is not known: a matching device has no rate in "
+                f"{limit.currency}."
+            )
         else:
             cost = f"this {self.subject} may cost {limit.words(limit.cost)}."
         if self.fits:
@@ -170,8 +172,12 @@ def budget_lines(
     """
     if not uses:
         return []
-    own, live = _hourly_costs(uses[0].budget.team_id, wanted, set(without), now=now)
-    return [_line(use, own, _hours(wanted.until, now, use), live) for use in uses]
+    team, apart = uses[0].budget.team_id, set(without)
+    costs = {
+        currency: _hourly_costs(team, wanted, apart, currency, now=now)
+        for currency in {use.budget.currency for use in uses}
+    }
+    return [_line(use, costs[use.budget.currency], _hours(wanted.until, now, use)) for use in uses]
 
 
 class ExtensionBudgets:
@@ -186,6 +192,7 @@ class ExtensionBudgets:
         self.claim = claim
         self.uses = uses
         self.now = timezone.now()
+        self._costs: dict[str, HourlyCosts] = {}  # by currency
 
     def lines(self, until: datetime) -> list[BudgetLine]:
         """Return what an extension until then may do to the budgets; no query without budgets."""
@@ -193,13 +200,17 @@ class ExtensionBudgets:
         concerned = [use for use in self.uses if start < min(until, use.ends_at)]
         if not concerned:
             return []
-        own, live = self._costs
-        return [_line(use, own, _hours(until, start, use), live, subject=EXTENSION) for use in concerned]
+        return [
+            _line(use, self._costs_in(use.budget.currency), _hours(until, start, use), subject=EXTENSION)
+            for use in concerned
+        ]
 
-    @cached_property
-    def _costs(self) -> tuple[HourlyCost, list[tuple[Wanted, HourlyCost]]]:
-        wanted = _wanted_by_claim(self.claim, until=None)
-        return _hourly_costs(self.claim.team_id, wanted, set(), now=self.now)
+    def _costs_in(self, currency: str) -> HourlyCosts:
+        if currency not in self._costs:
+            wanted = _wanted_by_claim(self.claim, until=None)
+            found = _hourly_costs(self.claim.team_id, wanted, set(), currency, now=self.now)
+            self._costs[currency] = found
+        return self._costs[currency]
 
 
 def require_budget(lines: Sequence[BudgetLine]) -> None:
@@ -267,24 +278,21 @@ def _of_plan(plan: RequestPlan, uses: Sequence[BudgetUse], replaces: Claim | Non
     return budget_lines(uses, wanted_by(plan, now=now), without=without, now=now)
 
 
+type HourlyCosts = tuple[HourlyCost, list[tuple[Wanted, HourlyCost]]]
+
+
 def _hourly_costs(
-    team: UUID, wanted: Wanted, without: set[UUID], *, now: datetime
-) -> tuple[HourlyCost, list[tuple[Wanted, HourlyCost]]]:
+    team: UUID, wanted: Wanted, without: set[UUID], currency: str, *, now: datetime
+) -> HourlyCosts:
     """Return what an hour of `wanted` may cost, and of each live claim of the team; four queries."""
     live = _live_claims(team, without, now=now)
-    prices = _Prices([wanted, *live])
+    prices = _Prices([wanted, *live], currency)
     return prices.hourly(wanted), [(one, prices.hourly(one)) for one in live]
 
 
-def _line(
-    use: BudgetUse,
-    own: HourlyCost,
-    mine: Decimal,
-    live: Sequence[tuple[Wanted, HourlyCost]],
-    *,
-    subject: str = REQUEST,
-) -> BudgetLine:
-    """Return the line of a budget for `mine` hours at the cost of `own`."""
+def _line(use: BudgetUse, costs: HourlyCosts, mine: Decimal, *, subject: str = REQUEST) -> BudgetLine:
+    """Return the line of a budget for `mine` hours at these costs, which are in its currency."""
+    own, live = costs
     limits = []
     spans = [(_hours(one.until, use.as_of, use), cost) for one, cost in live]
     if use.amount is not None and use.used_amount is not None:
@@ -334,9 +342,12 @@ def _profile(pk: UUID, current: UUID | None) -> Profile:
 
 
 class _Prices:
-    """The highest price and size of a device of each profile in each cluster, as stored; two queries."""
+    """
+    The highest price in a currency and size of a device of each profile in each cluster, as stored; two
+    queries.
+    """
 
-    def __init__(self, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, wanted: Sequence[Wanted], currency: str) -> None:
         profiles = {profile.pk: profile for one in wanted for profile, _devices in one.parts}
         rows = stored_availability({one.cluster for one in wanted}, profiles.values())
         kinds: dict[tuple[UUID, UUID], frozenset[DeviceKind]] = {
@@ -347,7 +358,7 @@ class _Prices:
             for row in rows[profile.current_id]
         }
         self._prices: Mapping[tuple[UUID, UUID], Decimal | None] = dict(
-            zip(kinds, max_prices(list(kinds.values())), strict=True)
+            zip(kinds, max_prices(list(kinds.values()), currency), strict=True)
         )
         self._sizes = {
             key: max(

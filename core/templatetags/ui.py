@@ -6,7 +6,7 @@ docs/design-system.md shows what each one draws. Every value is escaped here: `f
 
 import re
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -151,6 +151,12 @@ def sparkline(values: list[float | None], *, label: str, top: float = 1.0) -> Sa
 @register.filter
 def duration(value: timedelta | None) -> str:
     return times.duration(value) if value is not None else DASH
+
+
+@register.filter
+def utc_day(instant: datetime) -> date:
+    """Return the day of UTC, in which billing periods are counted, whatever the reader's zone is."""
+    return instant.astimezone(UTC).date()
 
 
 @register.filter

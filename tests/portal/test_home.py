@@ -303,7 +303,9 @@ def test_spend_and_quota_of_current_team_are_links(make, page, alice, vision):
     assert "vision holds 2 of 8 gpu.nvidia.com devices" in text
     assert '<b class="dg-bb">6</b> <span class="dg-2">free of 8</span>' in text
     assert f"Spend in {timezone.now():%B}" in text
-    assert reverse("usage:team", args=["vision"]) in text
+    cost = reverse("usage:team", args=["vision"])
+    assert f'<a class="dg-link dg-fig" href="{cost}">€1</a>' in text
+    assert f'<a class="dg-link" href="{cost}#by-person">' in text
 
 
 def menu_of(text: str, name: str) -> list[str]:

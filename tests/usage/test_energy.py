@@ -174,7 +174,7 @@ def test_page_api_csv_and_focus_show_the_same_energy(held, claim, vision, alice,
         assert "339 g per kWh in fra-1" in page
         of_claim = client.get(f"/api/v1/claims/{claim.pk}/cost/").json()["energy"]
         of_team = client.get("/api/v1/costs/?team=vision").json()["energy"]
-        assert "0 kg CO₂" in client.get(reverse("usage:team", args=["vision"])).content.decode()
+        assert "0.34 kg CO₂" in client.get(reverse("usage:team", args=["vision"])).content.decode()
         client.force_login(root)
         (row,) = client.get("/api/v1/costs/report/").json()["rows"]
         for energy in (of_claim, of_team, row["parts"]["energy"]):
@@ -188,6 +188,23 @@ def test_page_api_csv_and_focus_show_the_same_energy(held, claim, vision, alice,
         assert (line["kwh"], line["kwh_estimated"], line["co2_kg"]) == ("1.000000", "1.000000", "0.339000")
         rows = list(focus_rows(month_of(YESTERDAY.date()), now=NOON))
         assert rows[0][-3:] == ["1.000000", "true", "0.339000"]
+
+
+def test_a_cluster_without_grams_has_energy_and_no_co2(held, claim, vision, root, client):
+    draw(held, YESTERDAY, 2, watts=500.0)
+    stored()
+    client.force_login(root)
+    with time_machine.travel(NOON, tick=False):
+        for address in ("usage:team", "usage:claim_fragment"):
+            page = client.get(reverse(address, args=[claim.pk if "claim" in address else "vision"])).text
+            assert "kWh" in page
+            assert "CO₂" not in page
+        report = client.get(reverse("usage:report"))
+        assert "1.00 kWh" in report.text
+        assert "CO₂" not in report.text
+        assert client.get("/api/v1/costs/?team=vision").json()["energy"]["kilograms_co2"] is None
+        text = client.get(reverse("usage:report"), {"format": "csv"}).content.decode()
+        assert next(csv.DictReader(StringIO(text)))["co2_kg"] == ""
 
 
 def test_page_without_energy_has_no_column_of_it(held, root, client):

@@ -10,6 +10,7 @@ import time_machine
 from django.core.management import call_command
 
 from core.errors import Forbidden
+from core.models import Installation
 from dra.devices import mig_fraction, names_product, share
 from inventory import price_bases
 from inventory.models import BasisKey, FleetSpan, Node
@@ -111,6 +112,14 @@ def test_command_adds_examples_and_shows_them_before(root):
 # Which GPUs have a price.
 
 
+def test_page_says_that_budgets_in_another_currency_count_nothing_of_them(client, root):
+    client.force_login(root)
+    said = "budgets are in EUR, the currency under Settings, and count nothing of what is billed in USD"
+    assert said in client.get(URL).text
+    Installation.objects.create(currency="USD")
+    assert "budgets are in" not in client.get(URL).text
+
+
 def test_admins_see_which_gpus_have_no_rate(client, fra, root, alice, django_assert_max_num_queries):
     price("2", product="H100", title="H100 list")
     had(fra, 8)
@@ -154,6 +163,7 @@ def test_worked_examples_are_what_the_portal_computes(client, alice, root):
     assert (Decimal("2.75") / 2, round(Decimal("2.75") / 7, 4)) == (Decimal("1.375"), Decimal("0.3929"))
     assert "1/2, 1.375 per hour; a 1g.5gb has 1/7, 0.3929 per hour" in text
     assert round(float(Fraction(4, 7) + Fraction(1, 2)) - 1, 2) == 0.07
+    assert "not capped at the price of their GPU: 4g.20gb and 3g.20gb are 4/7 + 1/2, 7 % more" in text
     layouts = ({"1g.5gb": 7}, {"3g.20gb": 2}, {"2g.10gb": 3, "1g.5gb": 1})
     for layout in layouts:
         assert sum((mig_fraction(name, a100, {}) or 0) * number for name, number in layout.items()) == 1

@@ -28,6 +28,17 @@ def test_prices_in_several_currencies_are_not_compared(monkeypatch):
     assert max_prices([frozenset({kind()}), frozenset({L4})]) == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("currency", "prices"),
+    [("EUR", ["2.90", None, None]), ("USD", [None, "0.80", None]), ("CHF", [None, None, None])],
+)
+def test_prices_in_one_currency_leave_out_those_in_others(monkeypatch, currency, prices):
+    card = RateCard([rate("2.90", "H100"), rate("0.80", "L4", currency="USD")])
+    monkeypatch.setattr(RateCard, "load", lambda: card)
+    offers = [frozenset({kind()}), frozenset({L4}), frozenset({kind(), L4})]
+    assert max_prices(offers, currency) == [price and Decimal(price) for price in prices]
+
+
 def test_catalogue_gets_max_prices_through_the_setting(monkeypatch):
     monkeypatch.setattr(RateCard, "load", lambda: CARD)
     assert listing.max_prices([frozenset({SLICE})]) == max_prices([frozenset({SLICE})])

@@ -90,12 +90,15 @@ def test_one_person_and_one_profile_narrow_the_report(used, lena, claim):
     assert of_profile.parts.unallocated == Cost()
 
 
-def test_a_wrong_sum_is_a_difference(used):
+def test_a_wrong_sum_is_a_difference(client, used, root):
     DailySum.objects.filter(dimension="team").update(amount=0)
     found = fleet_report(WEEK, GroupBy.TEAM, now=NOON, most=100)
     assert not found.adds_up
     assert found.difference.held == 0
     assert sum(found.difference.exact.values()) < 0
+    client.force_login(root)
+    text = client.get(f"{URL}?range=7d").text
+    assert ("Does not add up" in text, "Adds up" in text) == (True, False)
 
 
 def test_a_lead_sees_their_teams_and_nothing_else(client, used, lena):
@@ -264,6 +267,19 @@ def test_the_goal_of_a_team_stands_beside_its_utilization(client, used, root, vi
     assert "goal 70 %" in client.get(f"{URL}?range=7d").text
     cost = client.get("/teams/vision/cost/").text
     assert "goal 70 %" in cost
+
+
+@pytest.mark.parametrize(("goal", "is_missed"), [(30, False), (31, True)])
+def test_a_goal_that_is_missed_is_marked(client, used, root, vision, goal, is_missed):
+    vision.efficiency_goal = goal
+    vision.save(update_fields=["efficiency_goal"])
+    client.force_login(root)
+    row = next(row for row in client.get(f"{URL}?range=7d").context["report"].rows if row.drill == "vision")
+    assert (row.parts.utilization, row.misses_goal) == (0.3, is_missed)
+    for page in (f"{URL}?range=7d", "/teams/vision/cost/"):
+        text = client.get(page).text
+        assert f"goal {goal} %" in text
+        assert (f'dg-warn">goal {goal} %' in text) is is_missed
 
 
 def test_the_api_has_the_rows_of_the_page_and_is_for_those_who_may_read_it(client, used, root, lena, alice):

@@ -47,6 +47,14 @@ def test_the_price_of_a_device_has_the_four_digits_of_its_rate(claim, alice, use
     assert advice(claim, alice).price == Decimal("2.8044")
 
 
+def test_prices_in_another_currency_are_not_compared(claim, alice, used, offered):
+    offered(l4=("L4", "1", Fraction(1), 24))
+    used(0.12, 14)
+    assert advice(claim, alice).best.price == Decimal("0.60")
+    Rate.objects.filter(product="L4").update(currency="USD")
+    assert advice(claim, alice) is None
+
+
 @pytest.mark.parametrize(
     ("activity", "gib", "lacks"),
     [

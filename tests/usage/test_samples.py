@@ -65,6 +65,19 @@ def test_metrics_of_a_device_become_one_measurement():
     }
 
 
+@pytest.mark.parametrize("link", ["pcie", "nvlink"])
+def test_traffic_is_that_of_both_directions_and_unknown_without_one(link):
+    sent, received = (f"DCGM_FI_PROF_{link.upper()}_{way}_BYTES" for way in ("TX", "RX"))
+
+    def traffic(values):
+        (reading,) = measurements([Series({"UUID": "GPU-a"}, values)]).values()
+        return getattr(reading, f"{link}_bytes")
+
+    assert traffic({sent: 3e9, received: 1e9}) == 4e9
+    assert traffic({sent: 3e9}) is None
+    assert traffic({received: 1e9}) is None
+
+
 def test_largest_measurement_is_per_value_and_unknown_is_not_zero():
     one, other = Measurement(0.2, None, 300.0), Measurement(0.5, 7, None)
     assert one.largest(other) == other.largest(one) == Measurement(0.5, 7, 300.0)

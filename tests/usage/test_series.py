@@ -40,6 +40,16 @@ def test_activity_is_the_mean_and_memory_the_sum_over_devices(claim):
     assert sorted(point.by_device.values()) == [0.2, 0.6]
 
 
+def test_devices_of_one_name_on_two_nodes_are_two(claim):
+    for pool, activity in (("node-a", 0.2), ("node-b", 0.6)):
+        measure(hold(claim, NOON - FIVE, pool=pool, device="gpu-0"), NOON - FIVE, [activity])
+    measure(hold(claim, NOON - FIVE, pool="node-a", device="gpu-1"), NOON - FIVE, [0.4])
+    shown = series(claim)
+    assert shown.devices == ["gpu-1", "node-a/gpu-0", "node-b/gpu-0"]
+    (point,) = shown.points
+    assert point.by_device == {"node-a/gpu-0": 0.2, "node-b/gpu-0": 0.6, "gpu-1": 0.4}
+
+
 def test_longer_ranges_have_wider_bins_weighted_by_samples(claim):
     held = hold(claim, NOON - timedelta(days=7))
     measure(held, NOON - 6 * FIVE, [0.9], samples=1)

@@ -73,6 +73,16 @@ def test_the_graph_leads_from_what_was_spent_to_the_forecast_and_marks_the_run_o
         assert said in page.text
 
 
+def test_money_that_the_budget_does_not_count_is_named(client, spent, root, lena):
+    set_budget(by=root, team=spent.team, amount=Decimal(900))
+    assert "does not count it" not in open_page(client, lena).text
+    price("3", product="L4", currency="USD")
+    hold(spent, NOON - HOUR, product="NVIDIA L4")
+    assert "$3.00 of this month is in another currency than the budget, which does not count it." in (
+        open_page(client, lena).text
+    )
+
+
 def test_without_a_budget_the_forecast_is_the_rate_of_the_last_whole_days(client, spent, lena):
     page = open_page(client, lena)
     assert page.context["forecast"].amount == 504 + 48 * Decimal("13.5")
@@ -83,7 +93,11 @@ def test_without_a_budget_the_forecast_is_the_rate_of_the_last_whole_days(client
 def test_days_are_stacked_by_use_in_money_or_hours(client, spent, lena):
     bars = open_page(client, lena).context["bars"]
     labels = {line["label"]: line["values"] for line in bars["bars"]}
-    assert (labels["used"][-2:], labels["idle"][-2:], labels["today"][-2:]) == ([24, 0], [24, 0], [0, 24])
+    assert (labels["used"][-2:], labels["idle"][-2:], labels["not split yet"][-2:]) == (
+        [24, 0],
+        [24, 0],
+        [0, 24],
+    )
     assert labels["no telemetry"][:9] == [48.0] * 9
     hours = open_page(client, lena, "?unit=hours").context["bars"]
     assert (hours["unit"], hours["bars"][-1]["values"][-1]) == ("h", 12.0)
@@ -92,26 +106,28 @@ def test_days_are_stacked_by_use_in_money_or_hours(client, spent, lena):
 def test_the_table_has_what_the_graphs_show(client, spent, lena):
     text = " ".join(open_page(client, lena).text.split())
     assert 'Mon 16 Nov</th><td class="dg-n">24.00</td><td class="dg-n">€48.00</td>' in text
-    assert "so far, not split yet" in text
+    assert "not split yet" in text
 
 
 def test_what_saves_most_stands_first_with_evidence_and_one_button(client, spent, root, lena, vision, fra):
     set_budget(by=root, team=vision, amount=Decimal(900))
-    other = make_claim(vision, by=lena, cluster=fra, state=ClaimState.ALLOCATED, held=False, name="wide")
-    oversized(other, Decimal("0.50"))
+    for name, saves in (("a-little", "0.10"), ("wide", "0.50")):
+        other = make_claim(vision, by=lena, cluster=fra, state=ClaimState.ALLOCATED, held=False, name=name)
+        oversized(other, Decimal(saves))
     idle(spent, "1")
     page = open_page(client, lena)
     waste = page.context["waste"]
     assert [(one.claim.name, one.action) for one in waste.shown] == [
         ("sam2-finetune", "Release…"),
         ("wide", "Resize…"),
+        ("a-little", "Resize…"),
     ]
     text = " ".join(page.text.split())
     assert "idle for 5 h" in text
     assert "€5.00 idle" in text
     assert "p95 memory 8 GiB, compute 10 %" in text
     assert (
-        "Acting on both lowers the run rate from €2.00 to €0.50 / h: the budget then lasts until the end of "
+        "Acting on all 3 lowers the run rate from €2.00 to €0.40 / h: the budget then lasts until the end of "
         "the period." in text
     )
     assert reverse("claims:release", args=[spent.pk]) in text

@@ -13,10 +13,12 @@ from tests.factories import make_claim, make_profile
 from tests.usage.conftest import NOON, hold, measure, price
 from usage import team_month as module
 from usage.cost import CURRENCY_UNIT, Cost
-from usage.daily import store_days
+from usage.daily import forget_from, store_days
 from usage.models import StoredDays
+from usage.month_spend import month_spend
 from usage.rates import RateCard
 from usage.reports import Month, report
+from usage.spend_chart import Forecast, spend_data
 from usage.team_month import team_month
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -53,7 +55,7 @@ def test_days_are_used_idle_or_without_telemetry_and_today_is_whole(used, vision
     assert days[14].parts.no_telemetry.amounts == {"EUR": Decimal("6.00")}
     assert days[15].parts.used.amounts == days[15].parts.idle.amounts == {"EUR": Decimal("12.00")}
     assert days[16].parts.no_telemetry.amounts == {"EUR": Decimal("48.00")}
-    assert (days[17].today.amounts, days[17].parts.allocated) == ({"EUR": Decimal("24.00")}, Cost())
+    assert (days[17].rest.amounts, days[17].parts.allocated) == ({"EUR": Decimal("24.00")}, Cost())
     assert found.whole.parts.utilization == 0.5
 
 
@@ -80,7 +82,7 @@ def test_a_claim_that_begins_today_counts_once_with_its_owner_and_profile(used, 
     hold(new, NOON - 2 * HOUR)
     found = month(vision)
     person = next(row for row in found.groups["person"] if row.label == "lena")
-    assert (person.claims, person.today.amounts) == (2, {"EUR": Decimal("8.00")})
+    assert (person.claims, person.rest.amounts) == (2, {"EUR": Decimal("8.00")})
     assert [(row.label, row.claims) for row in found.groups["profile"] if row.label == profile.title]
     assert "new" in [row.label for row in found.groups["claim"]]
     assert found.whole.cost == report(vision, NOVEMBER, now=NOON).total
@@ -109,8 +111,29 @@ def test_a_past_month_has_no_today(used, vision):
         store_days(now=later)
         found = month(vision, now=later)
     assert not found.is_running
-    assert found.whole.today == Cost()
+    assert found.whole.rest == Cost()
     assert found.whole.cost == report(vision, NOVEMBER, now=later).total
+
+
+def test_days_that_wait_to_be_stored_have_bars_of_their_own(used, vision, alice):
+    forget_from(NOON - 2 * DAY, now=NOON)
+    expected = {14: 6, 15: 24, 16: 48, 17: 24}
+    found = month(vision)
+    assert {day.day: part.cost.amounts["EUR"] for day, part in found.days} == expected
+    assert found.whole.rest.amounts == {"EUR": 96}
+    spent = month_spend(vision, alice, RateCard.load(), now=NOON)
+    assert {day.day: cost.amounts["EUR"] for day, cost in spent.days} == expected
+
+
+def test_the_last_day_of_a_month_is_in_its_graph_before_it_is_stored(used, vision):
+    midnight = NOVEMBER.next.start
+    store_days(now=midnight + timedelta(minutes=30))
+    found = month(vision, now=midnight + timedelta(minutes=30))
+    assert found.days[-1][0] == date(2026, 11, 30)
+    assert found.days[-1][1].rest.amounts == {"EUR": Decimal("48.00")}
+    days = [(day, part.cost) for day, part in found.days]
+    drawn = spend_data(days, NOVEMBER, found.until, Forecast(None), "EUR")
+    assert drawn["spend"][0]["values"][-1] == float(found.whole.cost.amounts["EUR"])
 
 
 def test_unpriced_hours_are_in_no_amount(claim, vision):

@@ -5,6 +5,7 @@ import json
 import logging
 import pickle
 import traceback
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
@@ -147,6 +148,31 @@ def test_silent_source_is_given_up_after_its_time_limit(serve):
     with pytest.raises(TelemetryUnavailable, match=r"did not respond within 0\.2 seconds"):
         read_prometheus(TelemetrySource(url, timeout_seconds=0.2))
     silence.set()
+
+
+def test_source_that_answers_slowly_and_without_an_end_is_given_up_after_its_time_limit():
+    given_up = Event()
+
+    class Drip(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # the reader has hung up
+                for _ in range(500):
+                    self.wfile.write(b" ")
+                    if given_up.wait(0.02):
+                        break
+
+        def log_message(self, *args):
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Drip) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        with pytest.raises(TelemetryUnavailable, match=r"did not respond within 0\.2 seconds"):
+            read_prometheus(TelemetrySource(f"http://127.0.0.1:{server.server_port}", timeout_seconds=0.2))
+        given_up.set()
+        server.shutdown()
 
 
 @pytest.mark.security("secrets", "a secret in a log, a message or a cache")

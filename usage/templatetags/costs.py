@@ -71,6 +71,14 @@ def headline(cost: Cost | None) -> str:
     return cost_text(cost, digits=0)
 
 
+@register.filter
+def hourly(cost: Cost) -> str:
+    """Show the price of an hour as `rate` does: "€5.80", "€0.0042 + $3.00" or "no rate"."""
+    if not cost.prices:
+        return cost_text(cost)
+    return " + ".join(rate(amount, currency) for currency, amount in cost.prices.items())
+
+
 @register.simple_tag
 def profile_cards(cards: Iterable[Card], picked: Collection[str], card: RateCard) -> SafeString:
     """Draw the profiles of the catalogue with their prices."""
@@ -211,6 +219,7 @@ def price_text(prices: Prices) -> str:
     return " or ".join(spans)
 
 
+@register.filter
 def rate(amount: Decimal, currency: str) -> str:
     """Return a price per hour to cents, a small one to four digits, so that it does not look like 0."""
     return money(amount, currency, digits=4 if 0 < amount < SMALL else 2)

@@ -36,6 +36,7 @@ from tests.factories import (
 )
 from tests.threads import Race, without_lock
 from tests.usage.conftest import price
+from usage.models import Rate
 
 __all__ = ["alice", "ask", "bob", "eve", "fra", "gateway", "lars", "lena", "quota", "root", "train", "vision"]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,6 +101,7 @@ def test_live_claims_reserve_what_they_may_still_cost_and_other_teams_do_not(
     make_claim(make_team("speech"), state=ClaimState.REQUESTED, duration=DAY, **times)
     (limit,) = line_of(vision, fra, simple, duration=DAY).limits
     assert limit.reserved == 48 + 48
+    assert (limit.before, limit.after) == ("€96.00", "€144.00")
 
 
 def test_hours_of_a_partition_count_as_its_fraction(vision, fra, now, quota, simple):
@@ -120,6 +122,17 @@ def test_a_price_that_is_not_known_is_not_zero_and_blocks_only_when_nothing_is_l
     assert "is not known: a matching device has no rate" in line.sentence
     used(budget, 1000)
     assert not line_of(vision, fra, train).fits
+
+
+def test_a_price_in_another_currency_is_not_known_in_that_of_the_budget(
+    vision, fra, simple, quota, alice, now
+):
+    make_budget(vision)
+    Rate.objects.update(currency="USD")
+    make_claim(vision, cluster=fra, by=alice, profile=simple, state=ClaimState.REQUESTED, duration=DAY)
+    line = line_of(vision, fra, simple)
+    assert (line.limits[0].cost, line.limits[0].reserved) == (None, 0)
+    assert "is not known: a matching device has no rate in EUR." in line.sentence
 
 
 def test_block_refuses_with_numbers_and_the_next_step(ask, vision, simple):

@@ -153,6 +153,7 @@ def test_a_budget_that_has_not_begun_has_used_nothing(claim, vision, root, now):
     use = use_of(budget)
     assert use.used_amount == 0
     assert use.forecast_amount == 960
+    assert use.runs_out_at == datetime(2026, 12, 25, tzinfo=UTC)
     assert state_of(budget, use, now=NOW).key == "upcoming"
 
 

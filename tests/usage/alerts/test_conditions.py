@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from claims.states import ClaimState
-from inventory.models import Cluster, Device, DeviceUtilization, DraHealth, Freshness
+from inventory.models import Cluster, Device, DeviceUtilization, DraHealth, Freshness, Pod
 from tests.factories import make_budget, make_claim, make_cluster, make_quota, make_team
 from tests.usage.alerts.conftest import HOUR, MINUTE, pod_of
 from tests.usage.conftest import NOON
@@ -25,6 +25,13 @@ def test_a_claim_whose_pod_waits_for_five_minutes_is_pending(waiting):
         "Its page says what is missing."
     )
     assert finding.url == f"/claims/{waiting.pk}/"
+
+
+def test_a_pod_waits_for_five_minutes_before_its_claim_is_pending(waiting):
+    Pod.objects.update(created_at=NOON - 5 * MINUTE)
+    assert len(found(conditions.pending_claims)) == 1
+    Pod.objects.update(created_at=NOON - 5 * MINUTE + timedelta(seconds=1))
+    assert found(conditions.pending_claims) == []
 
 
 def test_claims_of_templates_are_pending_too_and_pods_are_counted(vision, alice, fra):

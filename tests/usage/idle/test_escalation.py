@@ -9,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from claims.delivery.tasks import remove
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid
 from inventory.models import DeviceUtilization
@@ -17,6 +18,7 @@ from notify.models import Notice
 from teams.models import AuditEntry
 from tests.factories import make_claim
 from tests.usage.conftest import H100, NOON, measure
+from usage.idle import escalation
 from usage.idle.escalation import follow
 from usage.idle.services import change_policy, snooze
 from usage.models import IdlePeriod, IdlePolicy, Rate
@@ -86,6 +88,7 @@ def test_leads_are_notified_after_a_day_and_nothing_is_released_by_default(idles
     ]
     claim.refresh_from_db()
     assert claim.state == ClaimState.ALLOCATED
+    assert claim.history.last().reason == "Idle for 1 d: leads notified."
 
 
 def test_platform_admins_are_notified_where_the_owner_is_the_only_lead(idles, vision, lena, fra, root):
@@ -125,7 +128,9 @@ def test_a_claim_that_works_cannot_be_snoozed(claim, alice):
         snooze(claim=claim, by=alice, now=NOON)
 
 
-def test_the_policy_releases_when_leads_have_had_their_time(idles, claim, root):
+def test_the_policy_releases_when_leads_have_had_their_time(idles, claim, root, monkeypatch):
+    queued = []
+    monkeypatch.setattr(escalation, "after_commit", lambda task, *of: queued.append((task.name, *of)))
     change_policy(by=root, **RELEASES)
     idles(claim, "gpu-0")
     follow(NOON + 100 * HOUR)  # the first run, late: nobody was notified before
@@ -137,6 +142,7 @@ def test_the_policy_releases_when_leads_have_had_their_time(idles, claim, root):
     assert claim.state == ClaimState.RELEASING
     assert claim.history.last().reason == "Idle for 6 d 4 h; released by the policy for idle claims."
     assert ("lena", f"{claim} was released: it was idle for 6 d 4 h") in notices()
+    assert queued == [(remove.name, str(claim.pk))]
 
 
 def test_a_snooze_keeps_a_claim_from_being_released(idles, claim, alice, root):

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from claims.states import ClaimState
-from tests.factories import make_claim, make_team
+from tests.factories import make_claim, make_profile, make_team
 from tests.usage.conftest import NOON
 from tests.usage.idle.test_escalation import HOUR
 from usage.idle.escalation import follow
@@ -71,14 +71,17 @@ def test_a_viewer_sees_the_claim_and_may_not_act(client, idle, bob):
 
 
 def test_most_idle_money_comes_first_and_claims_without_a_rate_last(client, idle, idles, vision, alice, fra):
-    longer = make_claim(vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name="longer")
-    idles(longer, "gpu-1", since=NOON - 9 * HOUR)
+    for number, hours in enumerate((4, 9), 1):
+        longer = make_claim(
+            vision, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, name=f"for-{hours}"
+        )
+        idles(longer, f"gpu-{number}", since=NOON - hours * HOUR)
     follow(NOON + 5 * HOUR)
     IdlePeriod.objects.filter(claim=idle).update(per_hour=None, currency="")
     client.force_login(alice)
     rows = client.get(WASTE).context["listing"].page.object_list
-    assert [row.claim.name for row in rows] == ["longer", idle.name]
-    assert client.get(f"{WASTE}?format=csv").getvalue().decode().count("\r\n") == 3
+    assert [row.claim.name for row in rows] == ["for-9", "for-4", idle.name]
+    assert client.get(f"{WASTE}?format=csv").getvalue().decode().count("\r\n") == 4
 
 
 def test_a_snooze_is_shown_with_its_end(client, idle, alice):
@@ -124,6 +127,20 @@ def test_idle_money_is_added_up_by_team_and_by_profile(client, idle, root):
     assert [(grouping.name, grouping.count) for grouping in waste.groupings] == [("team", 1), ("profile", 1)]
     assert [group.amount for group in waste.groupings[0].groups] == ["€3.00"]
     assert (waste.amount, waste.per_hour) == ("€15.00", "€3.00")
+
+
+def test_teams_and_profiles_with_most_idle_money_come_first(client, idle, idles, alice, fra, root):
+    nlp = make_team("nlp", members=(alice,))
+    other = make_claim(
+        nlp, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, profile=make_profile("other")
+    )
+    idles(other, "gpu-1")
+    idles(other, "gpu-2")
+    follow(NOON + 5 * HOUR)
+    client.force_login(root)
+    groupings = client.get(WASTE).context["waste"]().groupings
+    assert [[group.amount for group in grouping.groups] for grouping in groupings] == [["€6.00", "€3.00"]] * 2
+    assert [group.label for group in groupings[0].groups] == [nlp.title, idle.team.title]
 
 
 def test_the_api_lists_idle_claims_of_the_readers_teams(client, idle, alice, eve):

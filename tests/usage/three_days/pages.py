@@ -55,12 +55,12 @@ def money(of: Sum, amount: Decimal | None = None, digits: int = 2) -> list[str]:
     return [euros(of.amount if amount is None else amount, digits)]
 
 
-def energy(kilowatt_hours: Fraction | None, digits: int = 2) -> list[str]:
+def energy(kilowatt_hours: Fraction | None) -> list[str]:
     """Return the figures of energy and of its CO₂: none where no power was measured."""
     if kilowatt_hours is None:
         return []
     kilograms = kilowatt_hours * history.GRAMS / 1000
-    return [f"{half_up(kilowatt_hours, digits):,} kWh", f"{half_up(kilograms, digits):,} kg"]
+    return [f"{half_up(kilowatt_hours):,} kWh", f"{half_up(kilograms):,} kg"]
 
 
 def placed(figures: dict[str, list[str]]) -> set[Figure]:
@@ -251,7 +251,7 @@ def team_cost(slug: str, *, in_hours: bool = False) -> set[Figure]:
     figures = {
         "Totals: So far this month": money(of),
         "Totals: Idle": [*part_money(of, "Idle", 0), *part_share(of, "Idle"), share(of.utilization)],
-        "Totals: Energy": energy(of.kilowatt_hours, 0),
+        "Totals: Energy": energy(of.kilowatt_hours),
         card: [],
     }
     for label, (held, _amount) in used_parts(of).items():
