@@ -76,12 +76,16 @@ class UseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """`activity` is the share of 0 to 1 in the last bucket; `idle_since` is set if the claim is idle."""
+    """
+    `activity` is the share of 0 to 1 in the last bucket, in which every sample was below the idle limit if
+    `is_quiet`; `idle_since` is set if the claim is idle.
+    """
 
     use: UseState
     activity: float | None = None
     idle_since: datetime | None = None
     measured_at: datetime | None = None
+    is_quiet: bool = False
 
     @property
     def percent(self) -> int | None:
@@ -90,6 +94,13 @@ class Utilization:
     @property
     def is_idle(self) -> bool:
         return self.use is UseState.IDLE
+
+    @property
+    def tone(self) -> str:
+        """Return the CSS class of its words: green only for devices that work."""
+        if self.is_idle:
+            return "dg-warn"
+        return "dg-good" if self.use is UseState.IN_USE and not self.is_quiet else ""
 
 
 NOT_HELD = Utilization(UseState.NOT_HELD)
@@ -169,7 +180,7 @@ def observation(
     idle_since = max(run_began, last_busy + BUCKET) if last_busy else run_began
     if last + BUCKET - idle_since >= idle_after and samples * IDLE_SAMPLE >= idle_after:
         return Utilization(UseState.IDLE, activity, idle_since, last)
-    return Utilization(UseState.IN_USE, activity, None, last)
+    return Utilization(UseState.IN_USE, activity, None, last, is_quiet=last_busy != last)
 
 
 # Held devices with what was measured of them in the time in which they must be quiet, and when last. Of

@@ -85,9 +85,8 @@ def _home() -> Iterator[Address]:
         yield Address(f"search, {word!r}", f"{url_of('search')}?{urlencode({'q': word})}", fragment=True)
     yield Address("catalogue", url_of("claims:catalogue"))
     yield Address("catalogue, filtered", url_of("claims:catalogue", q="profile 1"))
-    yield Address(
-        "catalogue, two compared", f"{url_of('claims:catalogue_compare')}?p=profile-01&p=profile-02"
-    )
+    compared = url_of("claims:catalogue_compare") + "?profile=profile-01&profile=profile-02"
+    yield Address("catalogue, two compared", compared)
     yield Address("profile", url_of("claims:profile", "profile-01"))
     yield Address("profiles to edit", url_of("claims:profiles"), (ADMIN,), budget=COMPUTED)
     yield Address("editor of a profile", url_of("claims:profile_edit", "profile-01"), (ADMIN,))

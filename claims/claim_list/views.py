@@ -50,7 +50,7 @@ from teams.access import reader_roles, user_of
 from teams.models import Role, Team, User
 
 TEXTS = "name", "reason"  # of a claim, which are searched
-LIVE, OVER = "live", "over"
+LIVE, OVER, ME = "live", "over", "me"
 STATE_CHOICES = [(LIVE, "Open"), (OVER, "Closed"), *ClaimState.choices]
 
 
@@ -109,12 +109,19 @@ class ClaimFilter(FilterSet):
         to_field_name="slug",
         empty_label="Any profile",
     )
-    who = ChoiceFilter(label="Requested by", choices=[("me", "Me")], method="by_person", empty_label="Anyone")
+    who = ChoiceFilter(label="Requested by", choices=[(ME, "Me")], method="by_person", empty_label="Anyone")
 
     class Meta:
         model = Claim
         fields: tuple[str, ...] = ()
         form = forms.Form
+
+    def __init__(self, data: QueryDict, *args: Any, **options: Any) -> None:
+        """Links name any person; the form offers that one then."""
+        super().__init__(data, *args, **options)
+        name = data.get("who", "")
+        if name not in ("", ME) and "\0" not in name:
+            self.filters["who"].extra["choices"] = [(ME, "Me"), (name, name)]
 
     def by_state(self, claims: ClaimQuerySet, name: str, value: str) -> ClaimQuerySet:
         if value == LIVE:
@@ -125,7 +132,9 @@ class ClaimFilter(FilterSet):
         return claims.with_profile(value.slug)
 
     def by_person(self, claims: ClaimQuerySet, name: str, value: str) -> ClaimQuerySet:
-        return claims.filter(requested_by=self.request.user)
+        if value == ME:
+            return claims.filter(requested_by=self.request.user)
+        return claims.filter(requested_by__username=value)
 
 
 # "train-80 v3" of a claim, and of each of its alternatives in their order.

@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 
 from bench.portal import chores, pages, writes
+from bench.portal.addresses import addresses
 from bench.portal.build import build
 from bench.portal.history import PATHS
 from bench.portal.population import READERS
@@ -55,6 +56,12 @@ def test_a_page_is_measured_for_each_of_its_readers(built):
     assert all(line.queries > 0 and line.size > 0 for line in lines)
     assert all(len(line.samples) == len(line.processor) == 2 for line in lines)
     assert [note for line in lines for note in line.notes] == []
+
+
+def test_a_comparison_is_measured_with_its_profiles(built):
+    (compared,) = (address for address in addresses() if address.name == "catalogue, two compared")
+    cards = pages.signed_in(READERS[0]).get(compared.url).context["cards"]
+    assert [card.entry.profile.slug for card in cards] == ["profile-01", "profile-02"]
 
 
 def test_an_unchanged_page_is_measured_by_its_entity_tag(built):

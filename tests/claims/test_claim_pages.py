@@ -84,6 +84,10 @@ def test_list_shows_claims_of_own_teams_only(client, alice, eve, claim):
         ("cluster=fra-1", True),
         ("profile=train-80", True),
         ("who=me", False),
+        ("who=alice", True),
+        ("who=lena", False),
+        ("who=alic", False),
+        ("who=%00", True),  # an invalid filter filters nothing
         ("q=sam", True),
         ("q=nothing", False),
     ],
@@ -91,6 +95,13 @@ def test_list_shows_claims_of_own_teams_only(client, alice, eve, claim):
 def test_list_filters_by_query_of_address(client, lena, claim, query, found):
     client.force_login(lena)
     assert (detail(claim) in client.get(reverse("claims:list") + f"?{query}").text) is found
+
+
+def test_list_of_one_persons_claims_stays_so_when_another_filter_is_chosen(client, lena, claim):
+    client.force_login(lena)
+    page = client.get(reverse("claims:list") + "?who=alice").text
+    assert '<option value="alice" selected>alice</option>' in page
+    assert '<option value="alice"' not in client.get(reverse("claims:list")).text
 
 
 def test_cells_of_a_folded_row_say_what_they_are(client, alice, claim):

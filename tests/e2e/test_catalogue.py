@@ -42,6 +42,23 @@ def test_two_profiles_are_ticked_and_compared(people, javascript, view):
     expect(page.locator("pre mark").first).to_be_visible()
 
 
+@pytest.mark.parametrize("profiles", [("train-80g", "any-48g"), ("train-80g", "any-48g", "train-48g")])
+def test_compared_profiles_stand_side_by_side_on_a_phone(people, profiles):
+    page = people("engineer").page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/catalogue/compare/?" + "&".join(f"profile={slug}" for slug in profiles))
+    table = page.get_by_role("region", name="Profiles side by side")
+    cut = (
+        "all => all.filter(it => it.scrollWidth > it.clientWidth || it.scrollHeight > it.clientHeight).length"
+    )
+    assert table.locator("td, thead th:not(:first-child)").evaluate_all(cut) == 0
+    assert table.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+    cells = table.get_by_role("row").nth(1).get_by_role("cell").all()
+    boxes = [box for cell in cells if (box := cell.bounding_box())]
+    assert len(boxes) == len(profiles)
+    assert len({(round(box["y"]), round(box["width"])) for box in boxes}) == 1
+
+
 def test_cards_are_low_equally_high_side_by_side_and_cut_no_title(people):
     page = people("engineer").page
     page.goto("/catalogue/")

@@ -38,3 +38,18 @@ def test_on_a_phone_a_team_is_a_page(people):
     ada.page.get_by_role("link", name="Speech", exact=True).click()
     expect(ada.page.get_by_role("heading", level=1, name="Speech")).to_be_visible()
     assert ada.page.get_by_role("dialog").count() == 0
+
+
+def test_figures_of_members_end_at_one_edge_on_a_phone(people):
+    page = people("lead").page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/teams/vision/")
+    ends = page.locator(".dg-people td:is(.o2, .o4):visible").evaluate_all(
+        """cells => cells.map(cell => {
+          const all = document.createRange()
+          all.selectNodeContents(cell)
+          return Math.round(all.getBoundingClientRect().right)
+        })"""
+    )
+    assert len(ends) > 4
+    assert len(set(ends)) == 1

@@ -196,6 +196,15 @@ def test_use_of_the_last_two_hours_is_drawn_with_its_gaps(make, page, alice):
     assert len(re.findall("<polyline", text)) == 2
 
 
+def test_words_of_a_claim_that_does_little_now_are_not_green(make, page, alice):
+    claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + 90 * HOUR)
+    measure(hold(claim, timezone.now() - HOUR), bucket_start(timezone.now()) - BUCKET, [0.04])
+    text = page(alice)
+    assert '<span class="dg-badge over quiet">' in text
+    assert "In use 4 %" in text
+    assert "dg-good" not in text
+
+
 def test_claim_appears_once_for_most_urgent_need(make, page, alice):
     claim = make(ClaimState.ALLOCATED, held=False, name="notebook", expires_at=timezone.now() + HOUR)
     measure(hold(claim, timezone.now() - 3 * HOUR), bucket_start(timezone.now()) - 24 * BUCKET, [0.01] * 24)

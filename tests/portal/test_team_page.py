@@ -1,9 +1,11 @@
 """The page of a team: use per person, live claims, quota, cost of the month, who may change what."""
 
 import csv
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
@@ -136,6 +138,12 @@ def test_page_lists_people_by_cost_with_sums(make, people):
         ("bob", "viewer", 0, 0),
     ]  # fmt: skip
     assert page.context["counts"] == [5, 1, 1]
+    links = re.findall(r'href="(/claims/\?[^"]*who=(\w+))">(\d)', page.text)
+    assert [(name, number) for _url, name, number in links] == [
+        (name, number) for name, number in (("lena", "1"), ("alice", "3"), ("olga", "1")) for _cell in "dp"
+    ]
+    for url, _name, number in links:
+        assert f">{number} claim" in get(people["bob"], unescape(url)).text
     for text in ("3 members, 5 live claims, 1 device held", "€70.00", "may read, not request devices"):
         assert text in page.text
 

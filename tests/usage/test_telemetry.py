@@ -97,6 +97,14 @@ def test_one_sample_above_the_limit_is_enough_to_be_in_use(claim):
     assert seen(claim).use is UseState.IN_USE
 
 
+@pytest.mark.parametrize(
+    ("activities", "tone"), [([0.5, 0.04], ""), ([0.04, 0.5], "dg-good"), ([0.1], "dg-good")]
+)
+def test_a_claim_that_does_little_now_is_not_green_before_it_is_idle(claim, activities, tone):
+    measure(hold(claim, NOON - timedelta(hours=1)), NOON - len(activities) * FIVE, activities)
+    assert (seen(claim).use, seen(claim).tone) == (UseState.IN_USE, tone)
+
+
 @pytest.mark.parametrize(("samples", "use"), [(5, UseState.IDLE), (4, UseState.IN_USE)])
 def test_25_samples_in_half_an_hour_are_needed_to_be_idle(claim, samples, use):
     measure(hold(claim, NOON - timedelta(hours=1)), NOON - 6 * FIVE, [0.0] * 6, samples=samples)

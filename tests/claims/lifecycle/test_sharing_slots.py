@@ -49,6 +49,16 @@ def test_the_page_says_who_uses_it_and_how_many_more_may(client, alice, claim):
     assert "Memory and compute time are not isolated" in text
 
 
+def test_slots_stand_with_the_pods_and_not_before_there_is_one(client, alice, claim, vision, fra):
+    assert page(client, alice, claim).count("pod slots") == 1
+    waits = make_claim(
+        vision, by=alice, cluster=fra, name="waits", state=ClaimState.PROVISIONED, object_uid="uid-2"
+    )
+    Mirror(fra).claim("waits", waits, uid="uid-2")
+    assert sharing_slots(waits, observe([waits])[waits.pk]) is not None
+    assert "pod slots" not in page(client, alice, waits)
+
+
 def test_full_it_says_so(client, alice, claim):
     reserve(*[f"uid-{number}" for number in range(256)])
     assert "All 256 pod slots are in use" in page(client, alice, claim)
