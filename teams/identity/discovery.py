@@ -27,6 +27,7 @@ CACHED = 300  # seconds
 KEYS_AGAIN = 5  # seconds between two readings for unknown keys
 WELL_KNOWN = "/.well-known/openid-configuration"
 REQUIRED = ("issuer", "authorization_endpoint", "token_endpoint", "jwks_uri")
+ENDPOINTS = (*REQUIRED[1:], "userinfo_endpoint")
 
 
 class ProviderUnavailable(PortalError):
@@ -35,6 +36,11 @@ class ProviderUnavailable(PortalError):
     code = "provider-unavailable"
     status = 503
     title = "The identity provider does not answer"
+
+
+def schemes() -> tuple[str, ...]:
+    """Return how an address of a provider may begin: with http only if the portal itself is served so."""
+    return ("https://",) if settings.HTTPS else ("https://", "http://")
 
 
 def require_address(text: str, *, field: str) -> str:
@@ -52,7 +58,7 @@ def require_address(text: str, *, field: str) -> str:
         host, parts = "", urlsplit("")
     if not host or not address.isprintable() or " " in address:
         raise Invalid("This is not an address such as https://sso.example.org/realms/main.", field=field)
-    if parts.scheme != "https" and not (parts.scheme == "http" and not settings.HTTPS):
+    if f"{parts.scheme}://" not in schemes():
         raise Invalid(
             "The address begins with https://: what is sent must not be read on the way.", field=field
         )
@@ -102,7 +108,7 @@ def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, An
     Return the metadata of a provider. Raises ProviderUnavailable, also if it is that of another issuer.
 
     The issuer must be equal, but for a slash at its end (OpenID Connect Discovery 1.0 §4.3): else a provider
-    could sign for another one.
+    could sign for another one. Endpoints have https where the issuer must: the client secret is sent there.
     """
     key = f"identity:metadata:{provider.issuer}"
     found: dict[str, Any] | None = None if fresh else cache.get(key)
@@ -115,6 +121,10 @@ def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, An
             raise ProviderUnavailable(
                 f"{provider.issuer} says that its issuer is {found['issuer']}. Enter that as the issuer."
             )
+        for name in ENDPOINTS:
+            address = found.get(name)
+            if isinstance(address, str) and not address.startswith(schemes()):
+                raise ProviderUnavailable(f"{name} of {provider.title} does not begin with {schemes()[0]}.")
         cache.set(key, found, CACHED)
     return found
 
