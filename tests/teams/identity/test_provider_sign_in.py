@@ -1,15 +1,19 @@
 """Signing in through a provider: whose account it is, and what is refused."""
 
 import time
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
+from django.core.cache import cache
 from django.test import Client
+from django.utils import timezone
 
 from core import addresses
 from teams.identity import discovery
-from teams.identity.discovery import ENDPOINTS, ProviderUnavailable, metadata
+from teams.identity.discovery import ENDPOINTS, ProviderUnavailable, metadata, read_json
 from teams.identity.models import GroupRule, IdentityGrant, IdentityProvider
 from teams.identity.provider import SocialAdapter
 from teams.identity.services import change_provider, save_rule, set_password_sign_in
@@ -434,6 +438,54 @@ def test_endpoints_without_tls_are_not_asked(settings, monkeypatch, name):
         monkeypatch.setattr(discovery, "read_json", lambda *_asked, one=address: sound | {name: one})
         with pytest.raises(ProviderUnavailable, match=f"{name} of SSO does not begin with https://"):
             metadata(provider, fresh=True)
+
+
+@pytest.mark.security("bombs", "a provider that answers without end, at the sign-in")
+@pytest.mark.parametrize("path", ["/token", "/userinfo", "/keys"])
+def test_a_provider_that_answers_without_end_is_hung_up_on(rule, issuer, monkeypatch, path):
+    monkeypatch.setattr(discovery, "LONGEST", 0.3)
+    browser, whole = Client(), issuer.answer
+    issuer.claims = NINA
+    back = issuer.authorize(begin(browser))
+
+    def answer(asked, form):
+        issuer.drips = asked == path
+        return whole(asked, form)
+
+    issuer.answer = answer
+    began = time.monotonic()
+    refused = browser.get("/accounts/oidc/sso/login/callback/", back)
+    assert refused.status_code == 403
+    assert "SSO does not answer" in refused.text
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.security("bombs", "a compressed answer of a provider, which would grow")
+def test_a_compressed_answer_of_a_provider_is_not_read(sso, issuer):
+    assert read_json(f"{issuer.url}/keys", "the keys")["keys"]
+    issuer.encoding = "gzip"
+    with pytest.raises(ProviderUnavailable, match="Its answer is compressed"):
+        read_json(f"{issuer.url}/keys", "the keys")
+
+
+@pytest.mark.security("guessing", "sign-ins that each wait for a provider that is away")
+def test_a_provider_that_is_away_is_not_waited_for_by_everybody(
+    client, sso, issuer, monkeypatch, time_machine
+):
+    asked = []
+
+    def unreachable(_client, request, **_options):
+        asked.append(request.url.path)
+        raise httpx.ConnectTimeout("away", request=request)
+
+    monkeypatch.setattr(httpx.Client, "send", unreachable)
+    cache.clear()
+    for _person in range(3):
+        assert Client().post("/accounts/oidc/sso/login/").status_code == 503
+    assert len(asked) == 1
+    time_machine.move_to(timezone.now() + timedelta(seconds=discovery.AWAY + 1))
+    Client().post("/accounts/oidc/sso/login/")
+    assert len(asked) == 2
 
 
 def test_allauth_asks_no_provider_by_itself():
