@@ -75,7 +75,7 @@ def require_address(text: str, *, field: str) -> str:
     return address.rstrip("/")
 
 
-class Bounded(httpx.SyncByteStream):
+class BoundedBody(httpx.SyncByteStream):
     """The body of an answer, which ends after `LONGEST` or `MAX_BYTES`."""
 
     def __init__(self, stream: httpx.SyncByteStream) -> None:
@@ -115,7 +115,7 @@ def bound(response: httpx.Response) -> None:
     if response.headers.get("Content-Encoding", PLAIN) != PLAIN:
         raise httpx.DecodingError("Its answer is compressed.", request=response.request)
     if isinstance(response.stream, httpx.SyncByteStream):
-        response.stream = Bounded(response.stream)
+        response.stream = BoundedBody(response.stream)
 
 
 def client() -> httpx.Client:
