@@ -19,6 +19,7 @@ import httpx
 type Address = IPv4Address | IPv6Address
 
 NAT64 = IPv6Network("64:ff9b::/96")
+COMPATIBLE = IPv6Network("::/96")  # an IPv4 address in the last 32 bits (RFC 4291 §2.5.5.1, deprecated)
 METADATA = ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")  # of AWS, Alibaba Cloud and Azure
 
 
@@ -37,11 +38,12 @@ def reason_to_refuse(address: Address, *, is_internal: bool) -> str:
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
         if inner:
             return reason_to_refuse(inner, is_internal=is_internal)
-        if address in NAT64:
+        if address in NAT64 or (address in COMPATIBLE and int(address) > 1):
             return reason_to_refuse(IPv4Address(int(address) & 0xFFFFFFFF), is_internal=is_internal)
     if address.is_link_local or address.is_multicast or address.is_unspecified or str(address) in METADATA:
         return f"{address} is an address of the machine itself; nothing is sent there."
-    if address.is_global or is_internal:
+    is_site_local = isinstance(address, IPv6Address) and address.is_site_local  # which counts as global
+    if (address.is_global and not is_site_local) or is_internal:
         return ""
     return f"{address} is an address inside a network. A platform admin may allow it."
 

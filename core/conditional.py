@@ -7,7 +7,8 @@ such as free devices, as `volatile`: its ETags have a part without them, and If-
 
 `If-Match` compares with the ETag that a GET has now: of the same address, or of the object that an action is
 about. Where an ETag has a version, services compare it again once the row is locked (`require_expected`), so
-nothing changes in between. A weak tag counts as its strong one, since proxies that compress weaken tags.
+nothing changes in between; elsewhere one of two writes at once with the same ETag is refused (`_mark`), while
+the cache is there. A weak tag counts as its strong one, since proxies that compress weaken tags.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, QueryDict
 from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
@@ -44,6 +46,9 @@ class Changed(PortalError):
 
 
 _expected: ContextVar[tuple[str, int] | None] = ContextVar("expected", default=None)
+# In the cache: the object that this request writes, with each ETag that it expects.
+_marks: ContextVar[tuple[str, ...]] = ContextVar("marks", default=())
+LONGEST_WRITE = 60  # seconds; gunicorn stops a request before
 
 
 def require_expected(key: object, version: int) -> None:
@@ -105,10 +110,13 @@ class ConditionalMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if not request.path.startswith("/api/"):
             return self.get_response(request)
-        before = _expected.set(None)
+        before, none = _expected.set(None), _marks.set(())
         try:
             response = self.get_response(request)
         finally:
+            if marks := _marks.get():
+                cache.delete_many(marks)
+            _marks.reset(none)
             _expected.reset(before)
         if request.method not in ("GET", "HEAD") or response.status_code != 200 or response.streaming:
             return response
@@ -126,9 +134,11 @@ class Unchanged(BasePermission):
         if not sent or request.method in SAFE_METHODS or not request.user.is_authenticated:
             return True
         tags = tags_in(sent)
-        response = current(request)
-        if response is None:
+        path = path_of_object(request)
+        if path is None:
             raise Changed("This address has no ETag. Send the request without If-Match.")
+        _mark(path, tags - {"*"})
+        response = current(request, path)
         if response.status_code != 200 or response.streaming:
             return True  # the write is refused for the same reason
         etag = response.headers.get("ETag") or body_tag(response)
@@ -141,8 +151,17 @@ class Unchanged(BasePermission):
         return True
 
 
-def current(request: Request) -> HttpResponse | None:
-    """Return what a GET of the object of a write answers now; None if there is no such GET."""
+def _mark(path: str, tags: Collection[str]) -> None:
+    """Mark what this request expects of an object, until it ends. Raises Changed if another one does."""
+    for tag in tags:
+        mark = f"write:{hashlib.sha256(f'{path} {lasting_part(tag)}'.encode()).hexdigest()}"
+        if not cache.add(mark, 1, LONGEST_WRITE):
+            raise Changed("Another request with this ETag is changing it at this moment. Read it again.")
+        _marks.set((*_marks.get(), mark))
+
+
+def path_of_object(request: Request) -> str | None:
+    """Return the address of the object of a write that a GET reads; None if there is none."""
     parent = request.path.rstrip("/").rpartition("/")[0] + "/"
     for path in (request.path, parent):
         try:
@@ -150,13 +169,18 @@ def current(request: Request) -> HttpResponse | None:
         except Resolver404:
             continue
         view, actions = getattr(found.func, "cls", None), getattr(found.func, "actions", None)
-        if view is None or not ("get" in actions if actions else hasattr(view, "get")):
-            continue
-        response: HttpResponse = found.func(_reading(request, path), *found.args, **found.kwargs)
-        if isinstance(response, SimpleTemplateResponse):  # as DRF's are
-            response.render()
-        return response
+        if view is not None and ("get" in actions if actions else hasattr(view, "get")):
+            return path
     return None
+
+
+def current(request: Request, path: str) -> HttpResponse:
+    """Return what a GET of an address answers now."""
+    found = resolve(path)
+    response: HttpResponse = found.func(_reading(request, path), *found.args, **found.kwargs)
+    if isinstance(response, SimpleTemplateResponse):  # as DRF's are
+        response.render()
+    return response
 
 
 def _reading(request: Request, path: str) -> HttpRequest:

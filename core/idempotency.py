@@ -24,6 +24,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.errors import Conflict, Invalid
+from core.limits import limiting_team
 from core.models import StoredResponse
 
 HEADER = "Idempotency-Key"
@@ -103,7 +104,9 @@ def _stored_response(request: Request, key: str) -> tuple[StoredResponse, bool]:
     user: Any = request.user.pk  # never None: writes need a user
     now = timezone.now()
     sent = json.dumps(request.data, sort_keys=True, default=str)
-    digest = _hash(f"{request.get_full_path()}\n{sent}")
+    # A token of one team does not get the answer that its person has got about another one.
+    team = "" if limiting_team() is None else f"\n{limiting_team()}"
+    digest = _hash(f"{request.get_full_path()}\n{sent}{team}")
     responses = StoredResponse.objects.filter(user=user)
     responses.filter(at__lt=now - KEEP).delete()
     stored, is_new = responses.get_or_create(

@@ -6,18 +6,21 @@ from typing import Any
 import structlog
 from structlog.types import EventDict, Processor
 
-TOKEN = re.compile(r"\bdrg_[\w-]+")
+# What opens something to whoever reads it: tokens; what follows these parts of an address, in links of
+# invitations and mails; codes of device logins and of sign-ins at a provider, in the query of one.
+LINKS = "/join/|/password/reset/key/|/confirm-email/|/report/unsubscribe/"
+SECRET = re.compile(rf"(\bdrg_|\bwhsec_|{LINKS}|[?&](?:code|state)=)[^\s/?&#\"']+")
 
 
-def without_tokens(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Hide API tokens, such as one that somebody put into an address."""
+def without_secrets(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Hide secrets that stand in addresses, or that somebody put into one."""
     return {
-        key: TOKEN.sub("drg_…", value) if isinstance(value, str) else value for key, value in event.items()
+        key: SECRET.sub(r"\1…", value) if isinstance(value, str) else value for key, value in event.items()
     }
 
 
 SHARED: list[Processor] = [
-    without_tokens,
+    without_secrets,
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,

@@ -323,7 +323,7 @@ class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericView
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Revoke a token immediately, with those that it created."""
+        """Revoke a token immediately, with those that it created or rotated."""
         revoke_token(by=user_of(request), token=get_object_or_404(self.get_queryset(), pk=pk))
         return Response(status=204)
 

@@ -17,6 +17,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
+from core.models import Installation
 from teams.access import require_admin
 from teams.models import Invitation, Membership, Role, Team, User, record_change
 
@@ -97,8 +98,13 @@ def accept_as(*, by: User, token: str) -> Invitation:
 
 
 def accept_as_new(*, token: str, username: str, name: tuple[str, str], password: str) -> User:
-    """Create an account with the invited address, and join. Raises InvitationOver, Invalid, Conflict."""
+    """
+    Create an account with the invited address, and join. Raises InvitationOver, Invalid, and Conflict where
+    there is such an account, or where only platform admins sign in with a password.
+    """
     invitation = find_invitation(token)
+    if not Installation.load().password_sign_in:
+        raise Conflict("Only platform admins have a password here. Sign in through your identity provider.")
     if User.objects.filter(email__iexact=invitation.email).exists():
         raise Conflict(f"{invitation.email} has an account. Sign in to accept.")
     first_name, last_name = name

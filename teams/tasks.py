@@ -38,6 +38,10 @@ def clear_sessions() -> None:
 
 @shared_task
 def read_groups_again() -> None:
-    """Read the groups of people who signed in through a provider, so that who left one loses access."""
+    """
+    Read the groups of people who signed in through a provider, so that who left one loses access; and end
+    what sessions people have whom one refuses.
+    """
     if done := sync.read_groups_again():
         log.info("groups_read", **done)
+    sync.end_refused_sessions()

@@ -110,6 +110,7 @@ def create_token(
     expires_at = _expiry(expires_at, made_with)
     text = new_text()
     with transaction.atomic():
+        _lock_maker(made_with)
         row = ApiToken.objects.create(
             user=owner,
             title=title,
@@ -134,9 +135,9 @@ def rotate_token(
     Give a token a new text with the lifetime that it had; return the text, which is not stored. The one
     before works for `overlap`, an earlier one ends now.
 
-    With a token, `made_with`, the rotated one has no more scopes, teams or time than that. Raises Conflict
-    for a token that was revoked, has expired, or was rotated meanwhile; Invalid for another overlap;
-    ScopeMissing, Forbidden.
+    With a token, `made_with`, the rotated one has no more scopes, teams or time than that, and ends with it,
+    as one that it has made: whoever has that token has the new text. Raises Conflict for a token that was
+    revoked, has expired, or was rotated meanwhile; Invalid for another overlap; ScopeMissing, Forbidden.
     """
     if overlap not in OVERLAPS:
         raise Invalid("The token before works for 0, 1 hour, 1 day or 7 days more.", field="overlap")
@@ -150,14 +151,17 @@ def rotate_token(
         expires_at = min(expires_at, made_with.expires_at)
     elif token.made_with is not None:
         expires_at = min(expires_at, token.made_with.expires_at)
+    maker = made_with if made_with is not None and made_with.pk != token.pk else token.made_with
     text = new_text()
     with transaction.atomic():
+        _lock_maker(made_with)
         same = ApiToken.objects.filter(pk=token.pk, digest=token.digest, revoked_at=None)
         rotated = same.update(
             digest=digest(text),
             start=text[:START_LENGTH],
             rotated_at=now,
             expires_at=expires_at,
+            made_with=maker,
             previous_digest=token.digest if overlap else None,
             previous_ends_at=min(now + overlap, token.expires_at) if overlap else None,
         )
@@ -188,6 +192,15 @@ def _require_within(maker: ApiToken, scopes: Collection[str], team: Team | None)
             raise ScopeMissing(scope)
     if maker.limited_to is not None and (team is None or team.pk != maker.limited_to_id):
         raise Forbidden(f"The token of this request is limited to {maker.limited_to}.")
+
+
+def _lock_maker(maker: ApiToken | None) -> None:
+    """Lock the token of the request: whoever revokes it finds what it makes. Raises Conflict if it was."""
+    if maker is None:
+        return
+    rows = ApiToken.objects.select_for_update(no_key=True).filter(pk=maker.pk, revoked_at=None)
+    if not rows.exists():
+        raise Conflict("The token of this request was revoked in the meantime.")
 
 
 def _expiry(expires_at: datetime | None, made_with: ApiToken | None) -> datetime:

@@ -30,6 +30,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from claims.models import Claim, Delegation
 from core.errors import PortalError
 from core.listing import Column, Listing
+from core.models import Installation
 from core.text import as_options, counted
 from core.times import utc_moment
 from notify.mail import send_now
@@ -341,7 +342,8 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
         return render(request, "setup/join_over.html", {"refusal": refusal}, status=refusal.status)
     is_known = User.objects.filter(email__iexact=invitation.email).exists()
     signed_in = request.user.is_authenticated
-    form = None if signed_in or is_known else JoinForm(request.POST or None)
+    has_password = not is_known and Installation.load().password_sign_in
+    form = JoinForm(request.POST or None) if has_password and not signed_in else None
     page: dict[str, Any] = {"invitation": invitation, "form": form, "is_known": is_known}
     status = 200
     if request.method == "POST":

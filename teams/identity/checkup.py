@@ -73,7 +73,7 @@ def _clock(provider: IdentityProvider) -> Iterator[CheckupFinding]:
         with client() as http:
             date = http.get(f"{provider.issuer}{WELL_KNOWN}").headers.get("Date", "")
         away = (parsedate_to_datetime(date) - timezone.now()).total_seconds()
-    except (httpx.HTTPError, ValueError, TypeError):
+    except (httpx.HTTPError, ValueError, TypeError, ProviderUnavailable):
         yield CheckupFinding(NOTE, "Clock", "the provider does not say its time")
         return
     if abs(away) > LEEWAY:
@@ -100,7 +100,7 @@ def _secret(provider: IdentityProvider, found: dict[str, Any], redirect_uri: str
         with client() as http:
             answer = post_as_client(http, provider, found, secret, found["token_endpoint"], body)
         error = answer.json().get("error", "")
-    except (httpx.HTTPError, ValueError, AttributeError):
+    except (httpx.HTTPError, ValueError, AttributeError, ProviderUnavailable):
         yield CheckupFinding(NOTE, "Client secret", "the provider does not say whether it is right")
         return
     if error == "invalid_grant":

@@ -2,12 +2,15 @@
 What an OpenID Connect provider says of itself: its metadata (OpenID Connect Discovery 1.0) and its keys.
 
 Both are cached for minutes, since each sign-in and each logout needs them. A key that is not known is looked
-for at once, at most every `KEYS_AGAIN`: providers change keys without notice.
+for at once, at most every `KEYS_AGAIN`: providers change keys without notice. Who is not signed in makes the
+portal ask: so an answer has `LONGEST` in all, and a provider that gave none is not asked again for `AWAY`.
 """
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,8 +28,12 @@ TIMEOUT = httpx.Timeout(5, connect=3)  # seconds
 MAX_BYTES = 1024 * 1024  # of a response
 CACHED = 300  # seconds
 KEYS_AGAIN = 5  # seconds between two readings for unknown keys
+LONGEST = 10  # seconds for an answer, however slowly it comes
+AWAY = 5  # seconds
+PLAIN = "identity"  # the encoding of an answer that is not compressed
 WELL_KNOWN = "/.well-known/openid-configuration"
 REQUIRED = ("issuer", "authorization_endpoint", "token_endpoint", "jwks_uri")
+ENDPOINTS = (*REQUIRED[1:], "userinfo_endpoint")
 
 
 class ProviderUnavailable(PortalError):
@@ -35,6 +42,11 @@ class ProviderUnavailable(PortalError):
     code = "provider-unavailable"
     status = 503
     title = "The identity provider does not answer"
+
+
+def schemes() -> tuple[str, ...]:
+    """Return how an address of a provider may begin: with http only if the portal itself is served so."""
+    return ("https://",) if settings.HTTPS else ("https://", "http://")
 
 
 def require_address(text: str, *, field: str) -> str:
@@ -52,7 +64,7 @@ def require_address(text: str, *, field: str) -> str:
         host, parts = "", urlsplit("")
     if not host or not address.isprintable() or " " in address:
         raise Invalid("This is not an address such as https://sso.example.org/realms/main.", field=field)
-    if parts.scheme != "https" and not (parts.scheme == "http" and not settings.HTTPS):
+    if f"{parts.scheme}://" not in schemes():
         raise Invalid(
             "The address begins with https://: what is sent must not be read on the way.", field=field
         )
@@ -63,10 +75,57 @@ def require_address(text: str, *, field: str) -> str:
     return address.rstrip("/")
 
 
+class BoundedBody(httpx.SyncByteStream):
+    """The body of an answer, which ends after `LONGEST` or `MAX_BYTES`."""
+
+    def __init__(self, stream: httpx.SyncByteStream) -> None:
+        self.stream, self.ends = stream, time.monotonic() + LONGEST
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for part in self.stream:
+            size += len(part)
+            if time.monotonic() > self.ends:
+                raise httpx.ReadTimeout(f"It did not end within {LONGEST} s.")
+            if size > MAX_BYTES:
+                raise httpx.ReadError(f"Its answer has more than {MAX_BYTES // 1024} KiB.")
+            yield part
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+class ProviderClient(httpx.Client):
+    """A client for providers: it bounds their answers, and lets one that is away alone for a while."""
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """Return the answer. Raises ProviderUnavailable for a server that gave none just now."""
+        server = f"{request.url.host}:{request.url.port or ''}"
+        if cache.get(f"identity:away:{server}"):
+            raise ProviderUnavailable(f"{server} did not answer a moment ago. Try again in {AWAY} s.")
+        try:
+            return super().send(request, **options)
+        except (httpx.TimeoutException, httpx.ConnectError):
+            cache.set(f"identity:away:{server}", 1, AWAY)
+            raise
+
+
+def bound(response: httpx.Response) -> None:
+    """Bound an answer. Raises HTTPError for a compressed one, which nobody has asked for and could grow."""
+    if response.headers.get("Content-Encoding", PLAIN) != PLAIN:
+        raise httpx.DecodingError("Its answer is compressed.", request=response.request)
+    if isinstance(response.stream, httpx.SyncByteStream):
+        response.stream = BoundedBody(response.stream)
+
+
 def client() -> httpx.Client:
     """Return a client that follows no redirects: a provider does not send its readers elsewhere."""
-    hooks = {"request": [connection_check(ProviderUnavailable)]}
-    return httpx.Client(timeout=TIMEOUT, follow_redirects=False, event_hooks=hooks)
+    hooks: dict[str, list[Callable[..., Any]]] = {
+        "request": [connection_check(ProviderUnavailable)],
+        "response": [bound],
+    }
+    headers = {"Accept-Encoding": PLAIN}
+    return ProviderClient(timeout=TIMEOUT, follow_redirects=False, event_hooks=hooks, headers=headers)
 
 
 def read_json(url: str, what: str) -> dict[str, Any]:
@@ -74,14 +133,11 @@ def read_json(url: str, what: str) -> dict[str, Any]:
     host = urlsplit(url).netloc
     problem, content = "", b""
     try:
-        with client() as http, http.stream("GET", url, headers={"Accept": "application/json"}) as response:
-            if response.status_code != httpx.codes.OK:
-                problem = f"{host} answers {response.status_code} for {what} ({url})."
-            for part in response.iter_bytes():
-                content += part
-                if len(content) > MAX_BYTES:
-                    problem = f"{capfirst(what)} of {host} has more than {MAX_BYTES // 1024} KiB."
-                    break
+        with client() as http:
+            response = http.get(url, headers={"Accept": "application/json"})
+        content = response.content
+        if response.status_code != httpx.codes.OK:
+            problem = f"{host} answers {response.status_code} for {what} ({url})."
     except httpx.TimeoutException:
         problem = f"{host} did not answer within {TIMEOUT.read:.0f} s."
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -102,7 +158,7 @@ def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, An
     Return the metadata of a provider. Raises ProviderUnavailable, also if it is that of another issuer.
 
     The issuer must be equal, but for a slash at its end (OpenID Connect Discovery 1.0 §4.3): else a provider
-    could sign for another one.
+    could sign for another one. Endpoints have https where the issuer must: the client secret is sent there.
     """
     key = f"identity:metadata:{provider.issuer}"
     found: dict[str, Any] | None = None if fresh else cache.get(key)
@@ -115,6 +171,10 @@ def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, An
             raise ProviderUnavailable(
                 f"{provider.issuer} says that its issuer is {found['issuer']}. Enter that as the issuer."
             )
+        for name in ENDPOINTS:
+            address = found.get(name)
+            if isinstance(address, str) and not address.startswith(schemes()):
+                raise ProviderUnavailable(f"{name} of {provider.title} does not begin with {schemes()[0]}.")
         cache.set(key, found, CACHED)
     return found
 

@@ -17,7 +17,6 @@ from urllib.parse import urlencode, urlsplit
 
 import structlog
 from allauth.account.views import LogoutView
-from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -31,7 +30,7 @@ from django.views.decorators.http import require_POST
 from cluster.credentials import seal_fields, unseal_fields
 from core.errors import Invalid, PortalError
 from teams.access import user_of
-from teams.identity.discovery import ProviderUnavailable, metadata
+from teams.identity.discovery import ProviderUnavailable, metadata, schemes
 from teams.identity.models import IdentityGrant, IdentityProvider
 from teams.identity.people import Identity, linked_person
 from teams.identity.suspension import GRACE, may_suspend, note_sign_out
@@ -172,9 +171,9 @@ def end_session_address(request: HttpRequest, provider: IdentityProvider, hint: 
     except ProviderUnavailable as problem:
         log.warning("provider_unavailable", provider=provider.slug, problem=problem.message)
         return ""
-    parts = urlsplit(endpoint) if isinstance(endpoint, str) else None
-    if parts is None or parts.scheme not in (("https",) if settings.HTTPS else ("https", "http")):
+    if not isinstance(endpoint, str) or not endpoint.startswith(schemes()):
         return ""
+    parts = urlsplit(endpoint)
     query = {
         "client_id": provider.client_id,
         "post_logout_redirect_uri": request.build_absolute_uri(reverse("account_login")),

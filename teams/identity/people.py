@@ -2,9 +2,9 @@
 Who signs in through a provider: which account it is, whether a new one is made, and what the groups give.
 
 An account is never taken over by an address: the provider must call it verified, and the account must have no
-password, since whoever chose one could have entered any address in their profile. The same holds for accounts
-that the provider keeps through SCIM. Everybody else signs in with the password once and links the provider in
-the profile.
+password, since whoever chose one could have entered any address in their profile, and no link to a provider,
+which says who it is. The same holds for accounts that the provider keeps through SCIM. Everybody else signs
+in as before once and links the provider in the profile.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from teams.scim.models import ScimUser
 READ_AGAIN = timedelta(minutes=5)  # how long a group that somebody left may still give something
 
 LINK_FIRST = (
-    "Sign in with its password, then link this provider in your profile under Sign-in. "
-    "Without the password, ask a platform admin."
+    "Sign in as you did before, then link this provider in your profile under Sign-in. "
+    "If you cannot, ask a platform admin."
 )
 
 
@@ -199,7 +199,7 @@ def person_of_address(provider: IdentityProvider, identity: Identity) -> User | 
             f"the address is yours. {LINK_FIRST}"
         )
     person = found[0]
-    is_linked = SocialAccount.objects.filter(provider=provider.slug, user=person).exists()
+    is_linked = SocialAccount.objects.filter(user=person).exists()  # to this provider or to another one
     if len(found) > 1 or person.has_usable_password() or is_linked:
         raise SignInRefused(f"There is an account with the address {identity.email} already. {LINK_FIRST}")
     return person

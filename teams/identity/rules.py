@@ -29,6 +29,9 @@ ADVISORY_LOCK = 7_305_001  # of the rules; any number that nothing else here use
 access_lost = Signal()
 
 MEMBERS = ExternalGroup.members.through
+REMOVE = (
+    "DELETE FROM teams_membership WHERE team_id = %s AND user_id = ANY(%s)"  # no other row refers to them
+)
 PERSON = ("username", "is_superuser", "admin_from_groups", "password")  # what `planned` reads of a person
 
 
@@ -384,8 +387,8 @@ def _write_roles(
     for role, people in changed.items():
         rows.filter(user__in=people).update(**_columns(role))
     if removed:
-        lost = rows.filter(user__in=removed)
-        lost._raw_delete(lost.db)  # as Django deletes rows that no other refers to
+        with connection.cursor() as cursor:
+            cursor.execute(REMOVE, [team.pk, removed])
     visible = [change for change in changes if change.is_visible]
     record_members(by=by, team=team, changes=[_in_words(change, users) for change in visible])
     leads = (Role.LEAD, Role.OWNER)

@@ -27,6 +27,7 @@ from core.text import counted
 from core.times import utc_moment
 from teams.access import require_admin
 from teams.identity.models import OFFLINE, IdentityGrant, IdentityProvider
+from teams.identity.rules import lock_people
 from teams.models import User, record, record_change
 from teams.sessions import end_sessions
 
@@ -127,11 +128,14 @@ def set_break_glass(*, by: User, person: User, marked: bool) -> None:
     Without the mark a refusal counts that there has been. Raises Forbidden; Conflict for who has neither.
     """
     require_admin(by)
+    lock_people([person.pk])  # of this and a refusal at the same moment one sees the other
+    person = User.objects.get(pk=person.pk)
     if marked and not has_local_sign_in(person):
         raise Conflict(f"{person.username} has neither a password nor a passkey. Set one up first.")
-    if not User.objects.filter(pk=person.pk, break_glass=not marked).update(break_glass=marked):
-        return  # it is so already
+    if person.break_glass == marked:
+        return
     person.break_glass = marked
+    person.save(update_fields=["break_glass"])
     change = "break-glass account" if marked else "no longer a break-glass account"
     record_change(
         by=by,

@@ -27,11 +27,12 @@ from teams.identity.discovery import ProviderUnavailable, client, metadata, post
 from teams.identity.groups import set_groups_of
 from teams.identity.models import IdentityGrant, IdentityProvider
 from teams.identity.people import READ_AGAIN, groups_in
+from teams.identity.rules import lock_people
 from teams.identity.services import secret_of
-from teams.identity.suspension import counts_from, is_exempt, suspend_tokens
+from teams.identity.suspension import counts_from, is_exempt, refusals, refusing_provider, suspend_tokens
 from teams.identity.tokens import ProviderTokenRefused, id_token_claims
-from teams.models import record
-from teams.sessions import end_provider_sessions, end_sessions
+from teams.models import User, record
+from teams.sessions import end_provider_sessions, end_sessions, going_on
 
 log = structlog.get_logger(__name__)
 
@@ -195,22 +196,40 @@ def _end(provider: IdentityProvider, grant: IdentityGrant, over: GrantOver) -> s
         same = IdentityGrant.objects.filter(pk=grant.pk, signed_in_at=grant.signed_in_at)
         if not same.update(sealed=b"", due_at=None, refused_at=at if is_refused else None):
             return "newer"
+        lock_people([grant.user_id])
+        person = User.objects.get(pk=grant.user_id)  # whatever was marked since the grant was read
         if is_refused:
-            suspend_tokens(provider, grant.user, at=at)
-        if is_refused and at <= now and not is_exempt(grant.user):
-            ended = end_sessions(grant.user)  # those that began with a password or passkey too
+            suspend_tokens(provider, person, at=at)
+        if is_refused and at <= now and not is_exempt(person):
+            ended = end_sessions(person)  # those that began with a password or passkey too
         else:
-            ended = end_provider_sessions(provider.slug, person=grant.user)
-        if ended:
-            record(
-                by=None,
-                action="session.ended",
-                kind="user",
-                object_id=str(grant.user_id),
-                name=grant.user.username,
-                text=f"the sign-in at {provider.title} is over: {ended} of their sessions ended",
-            )
+            ended = end_provider_sessions(provider.slug, person=person)
+        _record_ended(provider, person, ended)
     return "over"
+
+
+def end_refused_sessions() -> None:
+    """
+    End the sessions of people whom a provider refuses by now: of a sign-in at the same moment as the refusal,
+    and of one before a refusal began to count.
+    """
+    theirs = going_on().filter(user__in=refusals().values("user"))
+    for person in User.objects.filter(pk__in=theirs.values("user")):
+        if provider := refusing_provider(person):
+            with transaction.atomic():
+                _record_ended(provider, person, theirs.filter(user=person).delete()[0])
+
+
+def _record_ended(provider: IdentityProvider, person: User, ended: int) -> None:
+    if ended:
+        record(
+            by=None,
+            action="session.ended",
+            kind="user",
+            object_id=str(person.pk),
+            name=person.username,
+            text=f"the sign-in at {provider.title} is over: {ended} of their sessions ended",
+        )
 
 
 def _put_off(provider: IdentityProvider, problem: str) -> None:

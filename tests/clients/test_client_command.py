@@ -89,6 +89,37 @@ def test_a_wait_that_is_too_long_and_a_denial_have_codes(signed_in, simulated, c
     assert "Not today." in done.stderr
 
 
+def test_a_lead_approves_with_a_note(signed_in, simulated, client_of):
+    requested = json.loads(signed_in("dragoman request train-80g --cluster fra-1 --hours 1 -o json").stdout)
+    lead = {"DRAGOMAN_URL": simulated.url, "DRAGOMAN_TOKEN": client_of(simulated, "lead").settings.token}
+    assert requested["id"] in signed_in("dragoman approvals", **lead).stdout
+    approved = signed_in(f"dragoman approve {requested['id']} --note Fine. -o json", **lead)
+    assert json.loads(approved.stdout)["decision_note"] == "Fine."
+    assert signed_in(f"dragoman wait {requested['id']} --timeout 120").returncode == 0
+    assert signed_in(f"dragoman release {requested['id']}").returncode == 0
+
+
+def test_utilization_and_the_cost_of_a_team_are_shown(signed_in):
+    facts = dict(
+        line.split(maxsplit=1) for line in signed_in("dragoman usage sam2-finetune").stdout.splitlines()
+    )
+    assert re.fullmatch(r"\d+%", facts["busy"])
+    points = json.loads(signed_in("dragoman usage sam2-finetune --range 1h -o json").stdout)["points"]
+    assert len(points) > 10
+    head, *rows, total = signed_in("dragoman cost --team vision --by person").stdout.splitlines()
+    assert head.split() == ["PERSON", "COST"]
+    assert rows
+    assert re.match(r"vision \d{4}-\d\d: \S", total)
+
+
+def test_an_admin_exports_the_cost_of_all_claims(signed_in, simulated, client_of, home):
+    admin = {"DRAGOMAN_URL": simulated.url, "DRAGOMAN_TOKEN": client_of(simulated, "admin").settings.token}
+    assert signed_in("dragoman export --file focus.csv", **admin).returncode == 0
+    written = (home / "work" / "focus.csv").read_text()
+    assert "BilledCost" in written.splitlines()[0]
+    assert signed_in("dragoman export", **admin).stdout.splitlines()[0] == written.splitlines()[0]
+
+
 def test_the_shell_completes_commands_and_names(signed_in):
     def complete(*words):
         line = f"COMP_WORDS='dragoman {' '.join(words)}' COMP_CWORD={len(words)} dragoman"

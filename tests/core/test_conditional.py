@@ -17,6 +17,7 @@ from core.sparse import pruned
 from teams.models import Membership, Role
 from tests.factories import make_claim, make_quota, make_team, make_user
 from usage.models import Rate
+from usage.services import save_rate
 
 pytestmark = pytest.mark.django_db
 
@@ -167,6 +168,29 @@ def test_a_change_between_the_check_and_the_lock_is_refused_too(
     monkeypatch.setattr(services, lock, changed_before)
     answer = me.post(f"{address(claim)}{service}/", body, format="json", headers={"If-Match": etag})
     assert (answer.status_code, answer.json().get("code")) == (412, "changed")
+
+
+@pytest.mark.security("races", "two writes at once that expect the same version of an object")
+@pytest.mark.parametrize("weak", ["", "W/"])
+def test_of_two_writes_at_once_with_one_etag_one_is_refused(api, rate, monkeypatch, weak):
+    etag, others = api.get(rate).headers["ETag"], []
+
+    def write(price, tag=etag):
+        return api.put(rate, {**RATE, "per_hour": price}, format="json", headers={"If-Match": tag})
+
+    def overtaken(**fields):
+        """Another write comes after the first one has compared."""
+        if not others:
+            others.append(None)
+            others[0] = write("9", f"{weak}{etag}")
+        return save_rate(**fields)
+
+    monkeypatch.setattr("usage.api.save_rate", overtaken)
+    assert write("3").status_code == 200
+    assert (others[0].status_code, others[0].json()["code"]) == (412, "changed")
+    assert Rate.objects.get().per_hour == 3
+    assert write("4").status_code == 412  # what was read is past
+    assert write("4", api.get(rate).headers["ETag"]).status_code == 200  # and nothing is left marked
 
 
 def test_what_one_request_expects_is_forgotten_with_it(alice, claim):

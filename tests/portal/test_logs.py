@@ -2,12 +2,14 @@
 
 import json
 import logging
+import re
 import sys
 
 import pytest
 
 from portal import logs
 from tests.factories import make_user
+from tests.portal.every_address import PLACE, routes
 
 
 def line_of(message, *args, exc_info=None):
@@ -39,6 +41,25 @@ def test_a_traceback_shows_no_values_of_variables():
 def test_a_token_in_an_address_is_not_logged():
     line = line_of("GET /api/v1/claims/?token=drg_s3cret-of_somebody&limit=1")
     assert line["event"] == "GET /api/v1/claims/?token=drg_…&limit=1"
+
+
+SECRET = "s3cret-of_somebody.x:1"
+LINKS = [route for route in routes() if re.search(r"<str:token>|\(\?P<key>", route)]
+ADDRESSES = [
+    *(f"/{PLACE.sub(SECRET, route)}" for route in LINKS),
+    f"/device/?code={SECRET}",
+    f"/accounts/oidc/sso/login/callback/?state={SECRET}&session_state=x&code={SECRET}",
+    f"/webhooks/?q=whsec_{SECRET}",
+]
+
+
+@pytest.mark.security("secrets", "links of invitations and of mails, and codes, in the log of requests")
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_what_opens_something_is_not_logged_with_its_address(address):
+    assert len(LINKS) > 2
+    said = line_of("GET %s", address)["event"]
+    assert "s3cret" not in said
+    assert said.startswith(f"GET {address.partition(SECRET)[0]}…")
 
 
 @pytest.mark.django_db

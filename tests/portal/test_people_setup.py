@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from core.errors import Conflict, Forbidden
+from core.models import Installation
 from notify import mail as notify_mail
 from teams import invitations
 from teams.invitations import SALT, InvitationOver, accept_as, accept_as_new, invite, link_token
@@ -146,6 +147,21 @@ def test_address_with_an_account_is_asked_to_sign_in(client, root):
     assert 'name="password"' not in page
     with pytest.raises(Conflict):
         accept_as_new(token=link_token(invitation), username="mia2", name=("", ""), password=PASSWORD)
+
+
+@pytest.mark.security("sign-in", "a password by an invitation, where only platform admins have one")
+def test_where_only_admins_have_passwords_an_invitation_makes_none(client, root):
+    token = link_token(invite(by=root, email="ana@x.example", team=make_team("vision")))
+    Installation.objects.update_or_create(pk=1, defaults={"password_sign_in": False})
+    link = reverse("setup:join", args=[token])
+    page = client.get(link).text
+    assert "Sign in through your identity provider to accept." in page
+    assert 'name="password"' not in page
+    client.post(link, {"username": "ana", "password": PASSWORD})
+    with pytest.raises(Conflict, match="Only platform admins have a password here"):
+        accept_as_new(token=token, username="ana", name=("", ""), password=PASSWORD)
+    assert not User.objects.filter(username="ana").exists()
+    assert client.get("/me/").status_code == 302
 
 
 def over(client, token: str) -> str:

@@ -153,6 +153,18 @@ def test_nothing_is_written_in_the_hidden_team(world, alice, path, body):
     assert answer.status_code == 404
 
 
+@pytest.mark.security("scopes", "a token of one team with an Idempotency-Key that its person has used")
+def test_an_answer_about_the_hidden_team_is_not_given_again(world, alice):
+    _row, whole = make_token(alice, "whole")
+    _row, limited = make_token(alice, team=Team.objects.get(slug="vision"))
+    path, headers = f"/api/v1/claims/{world['claims']}/release/", {"Idempotency-Key": "run-17"}
+    assert client_with(whole).post(path, {}, format="json", headers=headers).status_code == 200
+    answer = client_with(limited).post(path, {}, format="json", headers=headers)
+    assert answer.status_code == 422
+    assert HIDDEN not in answer.content.decode()
+    assert client_with(whole).post(path, {}, format="json", headers=headers).status_code == 200
+
+
 @pytest.mark.parametrize(
     "path", ["costs/?team={teams}", "match/?team={teams}&cluster=fra-1&profile=train-80"]
 )

@@ -56,8 +56,9 @@ def test_last_use_is_stored_at_most_once_a_minute(api, token):
         api(token=token).get(ME)
     assert ApiToken.objects.get().last_used_at == start
     with time_machine.travel(start + timedelta(seconds=60), tick=False):
-        api(token=token).get(ME)
-    assert ApiToken.objects.get().last_used_at == start + timedelta(seconds=60)
+        api(token=token).get(ME, REMOTE_ADDR="198.51.100.23")
+    row = ApiToken.objects.get()
+    assert (row.last_used_at, row.last_used_from) == (start + timedelta(seconds=60), "198.51.100.23")
 
 
 @pytest.mark.security("forgery", "writes to the API with the cookie of a session alone")

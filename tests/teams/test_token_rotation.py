@@ -2,14 +2,17 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 import time_machine
 
 from core.errors import Conflict
+from teams import tokens
 from teams.models import ApiToken, recorded_changes
 from teams.tokens import find_token, revoke_token, rotate_token
-from tests.factories import make_token
+from tests.factories import make_token, make_user
+from tests.threads import Race, without_lock
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -111,6 +114,54 @@ def test_a_token_rotates_none_that_may_more(api, alice):
     _weak, text = make_token(alice, "weak", scopes=["request"])
     answer = api(token=text).post(f"/api/v1/tokens/{strong.pk}/rotate/", {}, format="json")
     assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing")
+
+
+@pytest.mark.security("scopes", "rotates another token, to keep its new text once the own one is revoked")
+def test_a_token_that_another_one_has_rotated_ends_with_it(api, alice):
+    other, _text = make_token(alice, "pipeline")
+    stolen, text = make_token(alice, "stolen")
+    answer = api(token=text).post(f"/api/v1/tokens/{other.pk}/rotate/", {"overlap": "0h"}, format="json")
+    new = answer.json()["token"]
+    assert find_token(new) == other
+    revoke_token(by=alice, token=stolen)
+    assert find_token(new) is None
+
+
+def test_a_token_that_rotates_itself_is_still_of_the_one_that_made_it(api, alice):
+    maker, _text = make_token(alice, "maker")
+    row, text = make_token(alice, "child", made_with=maker)
+    new = api(token=text).post(f"/api/v1/tokens/{row.pk}/rotate/", {}, format="json").json()["token"]
+    row.refresh_from_db()
+    assert row.made_with == maker
+    revoke_token(by=alice, token=maker)
+    assert find_token(new) is None
+
+
+@pytest.mark.security("races", "a token that a stolen one makes at the moment at which that is revoked")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("how", ["make", "rotate"])
+@pytest.mark.parametrize("locked", [True, False])
+def test_what_a_token_makes_while_it_is_revoked_ends_with_it(monkeypatch, locked, how):
+    alice = make_user("alice")
+    stolen, _text = make_token(alice, "stolen")
+    other, _text = make_token(alice, "pipeline")
+    race = Race(monkeypatch)
+    race.hold_before(tokens, "record_token_change")
+    if not locked:
+        without_lock(monkeypatch, "teams.tokens._lock_maker")
+    make = partial(tokens.create_token, by=alice, title="child", made_with=stolen)
+    rotate = partial(rotate_token, by=alice, token=other, made_with=stolen)
+    race.run(make if how == "make" else rotate, partial(revoke_token, by=alice, token=stolen))
+    assert race.waited is locked
+    made = ApiToken.objects.get(made_with=stolen)
+    assert (made.revoked_at is not None) is locked
+
+
+def test_a_revoked_token_makes_none(alice):
+    row, _text = make_token(alice)
+    revoke_token(by=alice, token=row)
+    with pytest.raises(Conflict, match="was revoked in the meantime"):
+        tokens.create_token(by=alice, title="child", made_with=row)
 
 
 def test_a_repeated_rotation_with_one_key_makes_one_text(api, alice):

@@ -7,7 +7,7 @@ import hashlib
 import json
 import secrets
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -51,6 +51,8 @@ class Issuer:
         self.renews_id_token = False  # with a refresh token
         self.refused = ""  # the error of the token endpoint for a refresh token
         self.status = 200  # of everything, if it is another
+        self.encoding = ""  # of what is sent, which is plain all the same
+        self.drips = False  # bodies without end
         self.redirects: dict[str, str] = {}  # path → where it sends whoever asks
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
         self.challenges: dict[str, str] = {}
@@ -154,9 +156,22 @@ def running():
             if target:
                 self.send_header("Location", target)
             self.send_header("Content-Type", "application/json")
+            if issuer.encoding:
+                self.send_header("Content-Encoding", issuer.encoding)
+            if issuer.drips:
+                self.end_headers()
+                self.drip()
+                return
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def drip(self) -> None:
+            with suppress(OSError):  # who reads has hung up
+                for _ in range(200):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+                    time.sleep(0.05)
 
         def log_message(self, *args: Any) -> None:
             pass

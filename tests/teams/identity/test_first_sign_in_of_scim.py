@@ -71,7 +71,7 @@ def test_an_account_with_a_password_or_of_another_provider_is_linked_in_the_prof
     create(sso, ProvisionedPerson("bob@example.org", external_id="00u2"))
     refused = sign_in(Client(), issuer, sub="00u2", preferred_username="bob", groups=[])
     assert refused.status_code == 403
-    assert "which has a password. Sign in with its password" in refused.text
+    assert "which has a password. Sign in as you did before" in refused.text
     SocialAccount.objects.create(provider="elsewhere", uid="1", user=bob)
     User.objects.filter(pk=bob.pk).update(password="!")
     refused = sign_in(Client(), issuer, sub="00u2", preferred_username="bob", groups=[])

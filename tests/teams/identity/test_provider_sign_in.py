@@ -1,14 +1,20 @@
 """Signing in through a provider: whose account it is, and what is refused."""
 
 import time
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
+from django.core.cache import cache
 from django.test import Client
+from django.utils import timezone
 
 from core import addresses
-from teams.identity.models import GroupRule, IdentityGrant
+from teams.identity import discovery
+from teams.identity.discovery import ENDPOINTS, ProviderUnavailable, metadata, read_json
+from teams.identity.models import GroupRule, IdentityGrant, IdentityProvider
 from teams.identity.provider import SocialAdapter
 from teams.identity.services import change_provider, save_rule, set_password_sign_in
 from teams.invitations import invite
@@ -114,7 +120,7 @@ def test_an_account_with_a_password_is_never_taken_over(client, rule, issuer, ve
     victim = make_user("victim", email="nina@example.org")
     answer = sign_in(client, issuer, **NINA | {"email_verified": verified})
     assert answer.status_code == 403
-    assert "Sign in with its password, then link this provider in your profile" in answer.text
+    assert "Sign in as you did before, then link this provider in your profile" in answer.text
     assert not victim.memberships.exists()
     assert client.get("/me/").status_code == 302
 
@@ -135,6 +141,19 @@ def test_an_account_without_a_password_is_not_linked_by_any_address(client, sso,
     answer = sign_in(client, issuer, **NINA | {"email_verified": False})
     assert answer.status_code == 403
     assert "does not say that the address is yours" in answer.text
+
+
+@pytest.mark.security("sign-in", "the account of another provider, by its address at a second one")
+def test_an_account_of_another_provider_is_not_linked_by_its_address(client, root, issuer):
+    configured(root, issuer, admits_everybody=True)
+    sign_in(client, issuer, **NINA)
+    with running() as other:
+        configured(root, other, "second", admits_everybody=True, trusts_email=True)
+        mallory = Client()
+        answer = sign_in(mallory, other, "second", **NINA | {"sub": "mallory"})
+        assert answer.status_code == 403
+        assert "There is an account with the address nina@example.org already" in answer.text
+        assert mallory.get("/me/").status_code == 302
 
 
 def test_an_account_is_not_linked_twice_to_a_provider(client, sso, issuer):
@@ -402,6 +421,71 @@ def test_a_sign_in_sends_nothing_to_an_address_of_the_machine(root, sso, issuer,
     assert refused.status_code == 403
     assert "SSO does not answer" in refused.text
     assert issuer.asked == []
+
+
+@pytest.mark.security("outbound", "a provider whose document sends the client secret over HTTP")
+@pytest.mark.parametrize(
+    "name", ["authorization_endpoint", "token_endpoint", "userinfo_endpoint", "jwks_uri"]
+)
+def test_endpoints_without_tls_are_not_asked(settings, monkeypatch, name):
+    settings.HTTPS = True
+    issuer = "https://sso.example.org"
+    sound = dict.fromkeys(ENDPOINTS, f"{issuer}/x") | {"issuer": issuer}
+    monkeypatch.setattr(discovery, "read_json", lambda *_asked: sound)
+    provider = IdentityProvider(title="SSO", issuer=issuer)
+    assert metadata(provider, fresh=True) == sound
+    for address in ("http://sso.example.org/x", "javascript:alert(1)", "//sso.example.org/x"):
+        monkeypatch.setattr(discovery, "read_json", lambda *_asked, one=address: sound | {name: one})
+        with pytest.raises(ProviderUnavailable, match=f"{name} of SSO does not begin with https://"):
+            metadata(provider, fresh=True)
+
+
+@pytest.mark.security("bombs", "a provider that answers without end, at the sign-in")
+@pytest.mark.parametrize("path", ["/token", "/userinfo", "/keys"])
+def test_a_provider_that_answers_without_end_is_hung_up_on(rule, issuer, monkeypatch, path):
+    monkeypatch.setattr(discovery, "LONGEST", 0.3)
+    browser, whole = Client(), issuer.answer
+    issuer.claims = NINA
+    back = issuer.authorize(begin(browser))
+
+    def answer(asked, form):
+        issuer.drips = asked == path
+        return whole(asked, form)
+
+    issuer.answer = answer
+    began = time.monotonic()
+    refused = browser.get("/accounts/oidc/sso/login/callback/", back)
+    assert refused.status_code == 403
+    assert "SSO does not answer" in refused.text
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.security("bombs", "a compressed answer of a provider, which would grow")
+def test_a_compressed_answer_of_a_provider_is_not_read(sso, issuer):
+    assert read_json(f"{issuer.url}/keys", "the keys")["keys"]
+    issuer.encoding = "gzip"
+    with pytest.raises(ProviderUnavailable, match="Its answer is compressed"):
+        read_json(f"{issuer.url}/keys", "the keys")
+
+
+@pytest.mark.security("guessing", "sign-ins that each wait for a provider that is away")
+def test_a_provider_that_is_away_is_not_waited_for_by_everybody(
+    client, sso, issuer, monkeypatch, time_machine
+):
+    asked = []
+
+    def unreachable(_client, request, **_options):
+        asked.append(request.url.path)
+        raise httpx.ConnectTimeout("away", request=request)
+
+    monkeypatch.setattr(httpx.Client, "send", unreachable)
+    cache.clear()
+    for _person in range(3):
+        assert Client().post("/accounts/oidc/sso/login/").status_code == 503
+    assert len(asked) == 1
+    time_machine.move_to(timezone.now() + timedelta(seconds=discovery.AWAY + 1))
+    Client().post("/accounts/oidc/sso/login/")
+    assert len(asked) == 2
 
 
 def test_allauth_asks_no_provider_by_itself():

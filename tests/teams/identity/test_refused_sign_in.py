@@ -20,6 +20,7 @@ from teams.identity.services import change_provider, remove_provider, set_enable
 from teams.identity.suspension import GRACE, outlives_session, set_break_glass, vouch_for
 from teams.identity.sync import read_groups_again
 from teams.models import AuditEntry, User
+from teams.tasks import read_groups_again as read_groups_again_task
 from tests.factories import make_user
 from tests.teams.identity.conftest import NINA, asks, configured, due, sign_in
 
@@ -87,6 +88,36 @@ def test_sessions_that_began_with_a_password_end_too(local, issuer):
     browser = Client()
     browser.post("/accounts/login/", {"login": "nina", "password": PASSWORD})
     refuse(issuer)
+    assert browser.get("/me/").status_code == 302
+
+
+@pytest.mark.security(
+    "sign-in", "a sign-in by password at the moment at which the provider refuses the person"
+)
+def test_a_session_of_the_moment_of_the_refusal_ends_soon(local, issuer, root):
+    refuse(issuer)
+    browser = Client()
+    browser.force_login(local)  # as one that had passed the check before the refusal
+    read_groups_again_task()
+    assert browser.get("/me/").status_code == 302
+    entry = AuditEntry.objects.filter(action="session.ended").latest("at")
+    assert (entry.name, entry.text) == ("nina", "the sign-in at SSO is over: 1 of their sessions ended")
+    set_break_glass(by=root, person=local, marked=True)
+    browser.force_login(local)
+    read_groups_again_task()
+    assert browser.get("/me/").status_code == 200
+
+
+@pytest.mark.security("sign-in", "a session by password that began before a refusal counted")
+def test_a_session_ends_when_a_refusal_begins_to_count(local, issuer, time_machine):
+    signed_out(issuer)
+    time_machine.move_to(timezone.now() + GRACE - timedelta(hours=1))
+    browser = Client()
+    browser.post("/accounts/login/", {"login": "nina", "password": PASSWORD})
+    read_groups_again_task()
+    assert browser.get("/me/").status_code == 200
+    time_machine.move_to(timezone.now() + timedelta(hours=1))
+    read_groups_again_task()
     assert browser.get("/me/").status_code == 302
 
 

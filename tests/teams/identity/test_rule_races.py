@@ -9,6 +9,7 @@ from teams.identity import groups, rules, services, sync
 from teams.identity.groups import save_group, set_groups_of, set_members
 from teams.identity.models import IdentityGrant, IdentityProvider
 from teams.identity.services import change_provider, save_rule
+from teams.identity.suspension import set_break_glass
 from teams.models import Membership, Role, User, recorded_changes
 from tests.factories import make_team, make_user
 from tests.threads import Race, without_lock
@@ -102,6 +103,27 @@ def test_second_of_two_changes_records_what_the_first_has_saved(monkeypatch, sso
     assert race.waited is locked
     texts = {entry.text for entry in recorded_changes(sso)}
     assert ("title First → Second" in texts) is locked
+
+
+@pytest.mark.security("races", "a refusal at the moment at which the mark of a break-glass account ends")
+@pytest.mark.parametrize("locked", [True, False])
+def test_of_the_end_of_a_mark_and_a_refusal_at_once_one_sees_the_other(monkeypatch, sso, locked):
+    root, nina, now = make_user("root", admin=True), make_user("nina"), timezone.now()
+    set_break_glass(by=root, person=nina, marked=True)
+    grant = IdentityGrant.objects.create(
+        user=nina, provider=sso, subject="n", signed_in_at=now, read_at=now, due_at=now
+    )
+    race = Race(monkeypatch)
+    race.hold_before(sync, "suspend_tokens")
+    if not locked:
+        without_lock(monkeypatch, "teams.identity.rules.lock_people")
+    race.run(
+        partial(sync._end, sso, grant, sync.GrantOver()),
+        partial(set_break_glass, by=root, person=nina, marked=False),
+    )
+    assert race.waited is locked
+    nina.refresh_from_db()
+    assert (nina.break_glass, nina.has_suspended_tokens) == (False, locked)
 
 
 @pytest.mark.parametrize("locked", [True, False])
