@@ -173,7 +173,8 @@ def test_a_change_between_the_check_and_the_lock_is_refused_too(
 @pytest.mark.security("races", "two writes at once that expect the same version of an object")
 @pytest.mark.parametrize("weak", ["", "W/"])
 def test_of_two_writes_at_once_with_one_etag_one_is_refused(api, rate, monkeypatch, weak):
-    etag, others = api.get(rate).headers["ETag"], []
+    etag = api.get(rate).headers["ETag"]
+    others: list[Any] = []
 
     def write(price, tag=etag):
         return api.put(rate, {**RATE, "per_hour": price}, format="json", headers={"If-Match": tag})

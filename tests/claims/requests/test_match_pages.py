@@ -236,11 +236,15 @@ def test_an_alternative_that_costs_less_is_put_first_by_a_button(client, alice, 
     for model in (ResourceSlice, Device, ResourceClaim, DeviceClass):
         model.objects.all().delete()
     mirrored(fra, [gpu(0), gpu(1, product="NVIDIA L4", memory="24Gi")])
-    for slug, model, price in (("dear", "H100", 4), ("cheap", "L4", 1), ("third", "H100", 4)):
-        product = f'device.attributes["gpu.nvidia.com"].productName.startsWith("NVIDIA {model}")'
+    for slug, product_name, price in (("dear", "H100", 4), ("cheap", "L4", 1), ("third", "H100", 4)):
+        product = f'device.attributes["gpu.nvidia.com"].productName.startsWith("NVIDIA {product_name}")'
         make_profile(slug, spec=make_spec(selectors=[{"cel": {"expression": product}}]))
         Rate.objects.update_or_create(
-            title=model, product=model, per_hour=price, currency="EUR", valid_from=timezone.now() - DAY
+            title=product_name,
+            product=product_name,
+            per_hour=price,
+            currency="EUR",
+            valid_from=timezone.now() - DAY,
         )
     client.force_login(alice)
     wanted = request_fields | {"profile": "dear", "devices": "1", "alternatives": ["third", "cheap"]}
