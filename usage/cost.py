@@ -34,6 +34,7 @@ CURRENCY_UNIT = MONEY_PARTS * DEVICE_HOUR  # one euro
 CENT = CURRENCY_UNIT // 100
 WHOLE_DAY = timedelta(days=1) // MICROSECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
 
 
 class LineKey(NamedTuple):
@@ -336,3 +337,8 @@ def cost_text(cost: Cost | None, *, digits: int = 2) -> str:
     if cost.is_unknown:
         return "no rate"
     return " + ".join(money(amount, currency, digits=digits) for currency, amount in cost.amounts.items())
+
+
+def hourly_price(amount: Decimal, currency: str) -> str:
+    """Return a price per hour to cents, a small one to four digits, so that it does not look like 0."""
+    return money(amount, currency, digits=4 if 0 < amount < SMALL else 2)

@@ -22,11 +22,11 @@ from core.prepared import PreparedObjects
 from core.text import counted, money
 from core.times import duration
 from teams.models import Role, Team, User
+from usage.cost import hourly_price
 from usage.idle.views import UNREAD
 from usage.models import IdlePeriod, SizeCheck
 from usage.oversized import evidence_text
 from usage.right_size import successor_url
-from usage.templatetags.costs import rate
 
 MOST = 100  # of each kind that are read; a team has few
 SHOWN = 4
@@ -69,7 +69,7 @@ class WastedClaim:
 
     @property
     def saving(self) -> str:
-        return "no rate" if self.saves is None else f"saves {rate(self.saves, self.currency)} / h"
+        return "no rate" if self.saves is None else f"saves {hourly_price(self.saves, self.currency)} / h"
 
 
 @dataclass(frozen=True, slots=True)

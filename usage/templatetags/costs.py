@@ -23,15 +23,13 @@ from inventory.models import Device
 from teams.access import user_of
 from usage import device_use
 from usage.claim_use import MoneySplit
-from usage.cost import Cost, cost_text
+from usage.cost import Cost, cost_text, hourly_price
 from usage.rates import PricedPart, Prices, RateCard, device_prices
 from usage.reports import ClaimCost, claim_allocations, claim_cost
 from usage.time_split import TimeSplit
 
-SMALL = Decimal("0.1")  # below it cents are too coarse for a price per hour
-
-
 register = template.Library()
+register.filter("rate", hourly_price)
 
 
 class PricedDevices(Protocol):
@@ -73,10 +71,10 @@ def headline(cost: Cost | None) -> str:
 
 @register.filter
 def hourly(cost: Cost) -> str:
-    """Show the price of an hour as `rate` does: "€5.80", "€0.0042 + $3.00" or "no rate"."""
+    """Show the price of an hour as `hourly_price` does: "€5.80", "€0.0042 + $3.00" or "no rate"."""
     if not cost.prices:
         return cost_text(cost)
-    return " + ".join(rate(amount, currency) for currency, amount in cost.prices.items())
+    return " + ".join(hourly_price(amount, currency) for currency, amount in cost.prices.items())
 
 
 @register.simple_tag
@@ -201,9 +199,10 @@ def order_by_price(parts: Iterable[PricedAlternative], card: RateCard) -> PriceO
     cheapest, least = min(((part, cost[currency]) for part, cost in costs), key=lambda entry: entry[1])
     if least >= most:
         return PriceOrder(f"{order} Of those that fit now, none costs less than the first.")
+    price, instead_of = (hourly_price(amount, currency) for amount in (least, most))
     sentence = (
-        f"{order} {cheapest.profile.title} fits now too and costs at most {rate(least, currency)} per hour "
-        f"instead of {rate(most, currency)}: put it before {first.profile.title} to pay less."
+        f"{order} {cheapest.profile.title} fits now too and costs at most {price} per hour "
+        f"instead of {instead_of}: put it before {first.profile.title} to pay less."
     )
     return PriceOrder(sentence, cheapest.profile)
 
@@ -212,17 +211,11 @@ def price_text(prices: Prices) -> str:
     """Return the range per currency: "€0.41–2.90 / h"."""
     spans = []
     for currency, (least, most) in prices.spans.items():
-        text = rate(most, currency)
+        text = hourly_price(most, currency)
         if least != most:
-            text = f"{rate(least, currency)}–{text.removeprefix(unit(currency))}"
+            text = f"{hourly_price(least, currency)}–{text.removeprefix(unit(currency))}"
         spans.append(f"{text} / h")
     return " or ".join(spans)
-
-
-@register.filter
-def rate(amount: Decimal, currency: str) -> str:
-    """Return a price per hour to cents, a small one to four digits, so that it does not look like 0."""
-    return money(amount, currency, digits=4 if 0 < amount < SMALL else 2)
 
 
 # What the page of a device shows of claims.
