@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import compress, repeat
 from typing import Any, NamedTuple, Protocol, overload
 from uuid import UUID
@@ -80,11 +80,31 @@ class DeviceKind:
             "basis": None if self.basis is None else str(self.basis),
         }
 
-    @classmethod
-    def from_json(cls, cluster_id: UUID, stored: dict[str, Any]) -> DeviceKind:
-        compute, basis = stored.get("compute"), stored.get("basis")
-        fractions = {"fraction": Fraction(stored["fraction"]), "compute": compute and Fraction(compute)}
-        return cls(cluster_id, **stored | fractions | {"basis": basis and UUID(basis)})
+    @staticmethod
+    def from_json(cluster_id: UUID, stored: dict[str, Any]) -> DeviceKind:
+        values = (stored[name] for name in ("driver", "product", "fraction", "memory_bytes"))
+        return _stored_kind(cluster_id, *values, stored.get("compute"), stored.get("basis"))
+
+
+@lru_cache(maxsize=10_000)  # a fleet has few kinds, and each page with prices reads them
+def _stored_kind(
+    cluster_id: UUID,
+    driver: str,
+    product: str,
+    fraction: str,
+    memory_bytes: int | None,
+    compute: str | None,
+    basis: str | None,
+) -> DeviceKind:
+    return DeviceKind(
+        cluster_id,
+        driver,
+        product,
+        Fraction(fraction),
+        memory_bytes,
+        Fraction(compute) if compute else None,
+        UUID(basis) if basis else None,
+    )
 
 
 def kinds_among(
