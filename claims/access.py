@@ -98,9 +98,12 @@ def require_member(request: HttpRequest, teams: Collection[object] | None = None
     Return the user; 403 if they are a member of no team, before they fill in a form. `teams` are those of
     which they are a member, if the caller has read them.
     """
+    user = user_of(request)
     if not (may_request(request) if teams is None else teams):
+        if user.is_superuser:  # who may request for every team
+            raise PermissionDenied("There is no team yet. Create one under Teams; requests belong to a team.")
         raise PermissionDenied("You need the role “member” in a team to request devices. Ask a team owner.")
-    return user_of(request)
+    return user
 
 
 def visible_claim(request: HttpRequest, claim_id: UUID) -> Claim:

@@ -241,3 +241,12 @@ def test_the_page_shows_the_largest_groups_and_counts_the_others(cut, client, mo
     others = len(everything["groups"]) - 1
     assert page.context["hidden"] == sum(group.count for group in everything["groups"]) - largest.cells
     assert f"among them {others} groups with fewer devices; the table lists all" in page.text
+
+
+def test_an_empty_fleet_offers_admins_to_add_a_cluster(client):
+    address = reverse("setup:cluster_add")
+    for person, may in ((make_user("root", admin=True), True), (make_user("nora"), False)):
+        client.force_login(person)
+        page = client.get(reverse("inventory:fleet")).text
+        assert "No devices yet" in page
+        assert (f'href="{address}"' in page.partition("No devices yet")[2]) is may

@@ -14,6 +14,7 @@ from django.utils import timezone
 from claims.catalogue.listing import DeviceKind
 from claims.models import Claim, ClusterAvailability, ProfileAvailability, ProfileVersion, Quota
 from claims.states import ClaimState
+from teams.models import Team
 from tests.factories import make_claim, make_cluster, make_profile, make_team
 from usage.models import Rate
 
@@ -115,6 +116,16 @@ def test_a_viewer_may_not_ask(client, bob, request_fields):
     client.force_login(bob)
     assert client.get(FORM).status_code == 403
     assert client.post(FORM, request_fields).status_code == 403
+
+
+def test_an_admin_without_any_team_is_told_to_create_one(client, root, bob):
+    Team.objects.all().delete()
+    client.force_login(root)
+    answer = client.get(FORM)
+    assert answer.status_code == 403
+    assert "There is no team yet. Create one under Teams" in answer.text
+    client.force_login(bob)
+    assert "Ask a team owner." in client.get(FORM).text
 
 
 def test_a_viewer_of_one_team_may_ask_for_another_alone(client, bob, request_fields):
