@@ -40,7 +40,8 @@ LATENCY = 400.0  # ms
 THROUGHPUT = 60.0  # requests per second
 WEB, WORKER = 300.0, 200.0  # MiB
 WORKER_START = 5.0  # seconds until the worker waits for tasks
-IDLE_SECONDS, IDLE = 2.0, 0.05  # a worker that has run all tasks uses less CPU time (s) in that time
+IDLE_SECONDS, IDLE = 5.0, 0.1  # a worker that has run all tasks uses less CPU time (s) in that time
+LONGEST = 600.0  # seconds that they may take
 COSTLY = 3  # pages that are named
 RENEWED = re.compile(r"<[^>]*\bdata-poll=\"(\d+)\"[^>]*>")
 VALUES = re.compile(r"\bhx-vals='([^']+)'")
@@ -141,10 +142,14 @@ def _worker(devices: int, redis_url: str) -> Result:
 
 
 def _wait_until_idle(pid: int) -> None:
-    before, now = -1.0, 0.0
-    while now - before > IDLE:
-        time.sleep(IDLE_SECONDS)
-        before, now = now, seconds_run(family(pid))
+    """Wait until a process has used less than `IDLE` in `IDLE_SECONDS`. Raises TimeoutError."""
+    used = [0.0]
+
+    def is_idle() -> bool:
+        used.append(seconds_run(family(pid)))
+        return used[-1] - used[-2] < IDLE
+
+    processes.wait_until(is_idle, LONGEST, every=IDLE_SECONDS)
 
 
 def pages_of(reader: str) -> list[str]:

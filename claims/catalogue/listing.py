@@ -191,8 +191,7 @@ def _kind_key(device: PoolDevice) -> Hashable:
 
 def max_prices(offers: Sequence[frozenset[DeviceKind]], currency: str = "") -> list[Decimal | None]:
     """Return the highest price per device and hour of each offer, None without a rate in the currency."""
-    find = import_string(settings.MAX_PRICES)
-    prices: list[Decimal | None] = find(offers, currency) if currency else find(offers)
+    prices: list[Decimal | None] = import_string(settings.MAX_PRICES)(offers, currency)
     return prices
 
 

@@ -148,9 +148,12 @@ def preview(
     )
     suggestions = _suggestions(plan, snapshot, usages)
     help_by_price = _cheapest_first(plan, snapshot, relaxations)
-    if help_by_price is None:
-        return replace(result, help=tuple(relaxations), suggestions=tuple(suggestions))
-    return replace(result, help=tuple(help_by_price), is_help_by_price=True, suggestions=tuple(suggestions))
+    return replace(
+        result,
+        help=tuple(help_by_price or relaxations),
+        is_help_by_price=help_by_price is not None,
+        suggestions=tuple(suggestions),
+    )
 
 
 def _cheapest_first(

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+import time_machine
 
 from claims.catalogue.listing import DeviceKind
 from claims.models import Allocation, Claim
@@ -32,6 +33,13 @@ from usage.samples import BUCKET
 
 NOON = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def at_noon() -> Iterator[None]:
+    """Stop the clock at NOON."""
+    with time_machine.travel(NOON, tick=False):
+        yield
 
 
 @pytest.fixture

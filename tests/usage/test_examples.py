@@ -6,7 +6,6 @@ from fractions import Fraction
 from io import StringIO
 
 import pytest
-import time_machine
 from django.core.management import call_command
 
 from core.errors import Forbidden
@@ -20,15 +19,9 @@ from usage.examples import EXAMPLES, add_examples, missing_examples
 from usage.models import Rate
 from usage.rates import PriceGroup, RateCard
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("at_noon")]
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 URL = "/rates/examples/"
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
 
 
 def had(cluster, gpus, product=H100, use=FleetSpan.Use.AVAILABLE):

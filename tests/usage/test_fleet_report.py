@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-import time_machine
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -35,19 +34,13 @@ from usage.models import Correction, DailySum, Rate, Rollup
 from usage.rates import PriceGroup, RateCard
 from usage.templatetags.report import share_of, utilization_bar
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("at_noon")]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 16, tzinfo=UTC)  # the begin of the last stored day
 WEEK = Period(date(2026, 11, 10), date(2026, 11, 17))
 URL = "/report/"
 GPU = 10**6
 PARTS = ("used", "idle", "no_telemetry", "unmanaged", "out_of_service", "unallocated")
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
 
 
 def had(

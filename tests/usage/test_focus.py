@@ -12,7 +12,6 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-import time_machine
 from django.conf import settings
 from pyarrow import parquet
 
@@ -27,17 +26,11 @@ from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.focus import COLUMNS, focus_lines
 from usage.reports import Month
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("at_noon")]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 16, tzinfo=UTC)
 NOVEMBER = month_of(MIDNIGHT.date())
 URL = "/api/v1/costs/focus/?month=2026-11"
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
 
 
 def rows(now=NOON):

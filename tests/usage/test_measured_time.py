@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-import time_machine
 
 from demo.backdate import measure as invented
 from tests.usage.conftest import NOON, hold, measure, price
@@ -23,17 +22,11 @@ from usage.rates import RateCard
 from usage.reports import Month
 from usage.team_month import team_month
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("at_noon")]
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 USED, IDLE, NO_TELEMETRY = Decimal(24), Decimal("168.33"), Decimal("47.67")
 NOVEMBER = Period(date(2026, 11, 1), date(2026, 12, 1))
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
 
 
 @pytest.fixture

@@ -23,17 +23,11 @@ from usage.focus import COLUMNS, focus_rows
 from usage.opencost import parse_window
 from usage.reports import Month, report
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("at_noon")]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 16, tzinfo=UTC)
 NOVEMBER = Period(date(2026, 11, 1), date(2026, 11, 17))
 URL = "/api/v1/costs/allocation/"
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
 
 
 @pytest.fixture

@@ -27,19 +27,13 @@ from usage.fleet_report import GroupBy, fleet_report, month_of
 from usage.models import Correction, DailyActivity, DailySum, DailyUse, StoredDays
 from usage.reports import Month, report
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("at_noon")]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 17, tzinfo=UTC)  # the begin of today
 TRANSFERRED = MIDNIGHT - DAY + 15 * HOUR  # on 16 November
 PER_HOUR = 2
 STORED_PAGES = ("report", "report of a lead", "report.csv", "api: report", "people", "people.csv", "opencost")
 RUNNING_PAGES = ("cost page", "cost.csv", "api: costs", "focus", "home")
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-import time_machine
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -28,16 +27,10 @@ from usage.rates import PriceGroup, RateCard, specificity
 from usage.reports import Month, report
 from usage.services import retire_rate, save_rate
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("at_noon")]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 IS_SPOT = 'device.capacityType == "spot"'
 SPOT = {"karpenter.sh/capacity-type": "spot"}
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
 
 
 def add_basis(cluster, labels=None, *, product=H100, partition="", devices=1):

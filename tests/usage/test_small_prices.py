@@ -3,17 +3,10 @@
 from decimal import Decimal
 
 import pytest
-import time_machine
 
 from tests.usage.conftest import NOON, hold, price
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("at_noon")]
 
 
 @pytest.fixture

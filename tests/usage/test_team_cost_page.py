@@ -22,13 +22,7 @@ from usage.spend_chart import Forecast, MonthBudget, forecast_of, spend_data
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 PAGE = "/teams/vision/cost/"
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _now():
-    with time_machine.travel(NOON, tick=False):
-        yield
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("at_noon")]
 
 
 @pytest.fixture

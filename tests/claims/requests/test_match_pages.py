@@ -369,7 +369,7 @@ def test_offers_come_cheapest_first_and_by_memory_where_a_price_is_missing(
         make_profile(slug, spec=make_spec(selectors=selectors))
 
     def offered(prices):
-        monkeypatch.setattr("usage.rates.max_prices", lambda offers: prices[: len(offers)])
+        monkeypatch.setattr("usage.rates.max_prices", lambda offers, _currency: prices[: len(offers)])
         shown = api(alice).post(API, request_fields, format="json").json()
         return [one["profile"] for one in shown["alternatives"] if one["profile"] != "any-gpu"]
 
@@ -381,7 +381,7 @@ def test_what_would_help_comes_cheapest_first_where_it_fits_equally(
     client, alice, request_fields, monkeypatch
 ):
     def helps(prices):
-        monkeypatch.setattr("usage.rates.max_prices", lambda offers: prices[: len(offers)])
+        monkeypatch.setattr("usage.rates.max_prices", lambda offers, _currency: prices[: len(offers)])
         shown = api(alice).post(API, request_fields, format="json").json()
         assert all(one["fits"] for one in shown["help"])
         return [one["kind"] for one in shown["help"]]
