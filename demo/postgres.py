@@ -1,6 +1,7 @@
 """Run the embedded PostgreSQL in the foreground: `python -m demo.postgres FOLDER`. Ends on SIGTERM."""
 
 import signal
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -14,8 +15,13 @@ def main(folder: Path) -> None:
     ended = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    with warnings.catch_warnings(action="ignore"):
-        server = get_server(folder, cleanup_mode="stop")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            server = get_server(folder, cleanup_mode="stop")
+    except subprocess.SubprocessError:
+        log = folder / "log"
+        tail = log.read_text(errors="replace").splitlines()[-6:] if log.exists() else []
+        sys.exit("\n".join([f"PostgreSQL did not start. Its log, {log}, ends with:", *tail]))
     if "dragoman" not in server.psql("SELECT datname FROM pg_database"):
         server.psql("CREATE DATABASE dragoman")
     address = folder.parent / "database.url"

@@ -80,7 +80,7 @@ FILES = ("requests", "config", "login", "results", "waits")
 
 
 @pytest.mark.parametrize("version", interpreters())
-def test_it_passes_its_tests_on_other_versions(version):
+def test_it_passes_its_tests_on_other_versions(version, tmp_path):
     """In an environment of that version with the client, its command and pytest; made once."""
     uv = shutil.which("uv") or ROOT / ".tools" / "uv" / "bin" / "uv"
     wanted = hashlib.sha256((CLIENT / "pyproject.toml").read_bytes()).hexdigest()[:12]
@@ -93,6 +93,9 @@ def test_it_passes_its_tests_on_other_versions(version):
         (folder / "ready").touch()
     files = [f"tests/clients/test_client_{name}.py" for name in FILES]
     options = ["-q", "-c", "/dev/null", "--rootdir=.", "--import-mode=importlib", "-p", "no:cacheprovider"]
+    # Without a folder of its own pytest takes /tmp/pytest-of-USER from every other user, and so from the
+    # PostgreSQL of a demo that runs below it as another user.
+    options.append(f"--basetemp={tmp_path / 'inner'}")
     done = subprocess.run(
         [python, "-m", "pytest", *options, "--noconftest", "-p", "tests.clients.conftest", *files],
         cwd=ROOT,

@@ -1,5 +1,7 @@
 """The list of teams in a real browser: a team opens beside it, with an address of its own."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -13,10 +15,10 @@ def test_a_team_opens_in_a_drawer_with_its_own_address_and_esc_returns_to_the_li
     ada.page.get_by_role("link", name="Speech", exact=True).click()
     drawer = ada.page.get_by_role("dialog", name="Team")
     expect(drawer.get_by_role("heading", level=1, name="Speech")).to_be_visible()
-    assert ada.page.url.endswith("/teams/speech/settings/")
+    expect(ada.page).to_have_url(re.compile("/teams/speech/settings/$"))
     ada.page.keyboard.press("Escape")
     expect(drawer).not_to_be_visible()
-    assert ada.page.url == listed
+    expect(ada.page).to_have_url(listed)  # once the dialog has told that it is closed
 
 
 def test_a_role_is_changed_in_the_drawer_which_stays_open(people):

@@ -60,6 +60,23 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
     assert "Make room or set DEMO_HOME." in said[-1]
 
 
+def test_a_database_that_does_not_start_says_why(tmp_path):
+    folder = tmp_path / "postgres"
+    folder.mkdir()
+    (folder / "PG_VERSION").write_text("18\n")  # and nothing else of a database
+    done = subprocess.run(
+        [sys.executable, "-m", "demo.postgres", folder],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=patience.COMMAND,
+    )
+    assert done.returncode == 1
+    assert f"PostgreSQL did not start. Its log, {folder / 'log'}, ends with:" in done.stderr
+    assert "postgresql.conf" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
 def test_first_start_tells_the_story_and_starting_again_keeps_it(tmp_path):
     """In an empty folder, with a database of its own."""
     with RunningDemo(tmp_path, "sim") as demo:
