@@ -18,9 +18,9 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractUser, AnonymousUser
 from django.db.models import CharField, F, TextChoices, Value
 from django.urls import reverse
-from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
+from core.markup import escape
 from core.text import counted
 from dra.devices import partition_width, short_name
 from dra.fragmentation import PhysicalGpu, physical_gpus
@@ -249,35 +249,35 @@ class FleetRow:
     def cells(self) -> SafeString:
         """Return a link per GPU; a template is too slow for thousands."""
         place = escape(self.name)
-        address = reverse("inventory:device", args=[NO_ID])
+        before, _, after = reverse("inventory:device", args=[NO_ID]).partition(str(NO_ID))
         links = []
         for gpu in self.gpus:
             if not gpu.is_whole:
-                links.append(_partitions(gpu))
+                links.append(_partitions(gpu, before, after))
                 continue
             for cell in gpu.cells:
                 name = escape(f"{cell.name} {cell.partition}" if cell.partition else cell.name)
-                url, hit = address.replace(str(NO_ID), str(cell.pk)), " hit" if cell.hit else ""
-                label = escape(cell.label)
+                label, hit = escape(cell.label), " hit" if cell.hit else ""
                 links.append(
-                    f'<a class="dg-dev {cell.shape}{hit}" href="{url}" title="{name}: {label}"'
-                    f' aria-label="{name} on {place}: {label}">{cell.letter}</a>'
+                    f'<a class="dg-dev {cell.shape}{hit}" href="{before}{cell.pk}{after}"'
+                    f' title="{name}: {label}" aria-label="{name} on {place}: {label}">{cell.letter}</a>'
                 )
         return mark_safe("".join(links))  # noqa: S308, names are escaped
 
 
-def _partitions(gpu: MapGpu) -> str:
+def _partitions(gpu: MapGpu, before: str, after: str) -> str:
     """
-    Return the link of a GPU with its partitions, each by its share of the width.
+    Return the link of a GPU with its partitions, each by its share of the width; the page of one is its id
+    between two texts.
 
     A click on a partition opens it in the drawer; the keyboard, and a page without JavaScript, has the link.
     """
-    address = reverse("inventory:device", args=[NO_ID])
     label, cells = escape(gpu.label), []
     for cell in gpu.cells:
         shape = f"{cell.shape} w{cell.width}{' hit' if cell.hit else ''}"
-        url = address.replace(str(NO_ID), str(cell.pk))
-        cells.append(f'<span class="dg-dev {shape}" data-device="{url}">{cell.letter}</span>')
+        cells.append(
+            f'<span class="dg-dev {shape}" data-device="{before}{cell.pk}{after}">{cell.letter}</span>'
+        )
     parts = "".join(cells)
     return f'<a class="dg-mig" href="{escape(gpu.url)}" title="{label}" aria-label="{label}">{parts}</a>'
 

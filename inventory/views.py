@@ -36,6 +36,7 @@ from dra.manifests import device_taint_rule, to_yaml
 from inventory import dra_health
 from inventory.counts import counted_at, fleet_counts, with_device_counts
 from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
+from inventory.device_search import device_has_text
 from inventory.filters import HELD, DeviceFilter, NodeFilter
 from inventory.fleet import (
     MAX_GROUPS,
@@ -132,7 +133,7 @@ def devices(request: HttpRequest) -> HttpResponseBase:
         columns=device_columns(holders),
         title="Devices",
         filters=DeviceFilter,
-        search=(lambda word: Q(search__contains=word.lower()),),
+        search=(device_has_text,),
         sort="node",
         load=partial(read_rows, request.user),
         read_batch=holders.read,

@@ -24,7 +24,7 @@ from core.models import RowDifferences
 from core.prepared import Prepared
 from inventory.models import FleetSpan
 from teams.models import Team
-from usage import daily_activity, daily_sums, monthly_sums
+from usage import claim_rankings, daily_activity, daily_sums, monthly_sums
 from usage.cost import Cost, Interval, Ledger, LineKey, UsageInterval, millionths
 from usage.models import Correction, DailyActivity, DailyUse, Rollup, StoredDays
 from usage.owners import PreviousOwners
@@ -249,7 +249,7 @@ def forget_from(instant: datetime, *, now: datetime) -> None:
 def store_days(*, now: datetime) -> int:
     """
     Store the past days that have no rows yet; return their number. Each chunk is a transaction. Closed days
-    that may differ get corrections first.
+    that may differ get corrections first; last come the rankings of claims that are missing.
     """
     end = utc_day(now - SETTLED_AFTER)
     earliest = first_day()
@@ -263,10 +263,22 @@ def store_days(*, now: datetime) -> int:
             first = lock_days().until
             until = min(first + CHUNK * DAY, end)
             if first >= until:
-                return stored
+                break
             refresh(first, until)
             StoredDays.objects.update(until=until, months_until=until)
         stored += (until - first).days
+    _rank_claims(earliest)
+    return stored
+
+
+def _rank_claims(earliest: date) -> None:
+    """Store the rankings of claims that are missing. Each is a transaction."""
+    until = StoredDays.objects.get().until
+    for first, end in claim_rankings.missing(earliest, until):
+        with transaction.atomic():
+            if lock_days().until < until:  # days were forgotten meanwhile
+                return
+            claim_rankings.store(first, end)
 
 
 def _correct_changed() -> None:
@@ -302,7 +314,10 @@ def refresh_all(*, check: bool = False) -> RowDifferences:
             lock_days()
             total += refresh(start, min(start + CHUNK * DAY, until), check=check)
         start += CHUNK * DAY
-    return total
+    with transaction.atomic():
+        if until is not None:
+            lock_days()
+        return total + claim_rankings.compare(check=check)
 
 
 def first_day() -> date:
@@ -333,6 +348,8 @@ def refresh(first: date, end: date, *, check: bool = False) -> RowDifferences:
         differences += _refresh_use(closed, end, check=check)
         span = midnight(closed), midnight(end)
         differences += daily_activity.refresh(closed, end, span, check=check)
+        if differences.total and not check:
+            claim_rankings.forget(closed, end)
         differences += daily_sums.refresh(closed, end, check=check)
         unread = end <= stored != months  # forgotten, and not stored again now
         until = max(end, stored)

@@ -25,11 +25,12 @@ from claims.models import Claim, Profile
 from core.prepared import Prepared
 from inventory.models import Cluster, FleetSpan
 from teams.models import Team, User
+from usage.claim_rankings import Ranking, stored_ranking
 from usage.cost import Cost, Interval, total
 from usage.daily import DAY, midnight, utc_day
 from usage.daily_sums import ENERGY, MEASURES
 from usage.energy import Energy, added, energy_from
-from usage.ledger_sums import MODEL, EntryScope, Ranking, ranking, ranking_of_sums, sums_by
+from usage.ledger_sums import MODEL, EntryScope, ranking, ranking_of_sums, sums_by
 from usage.models import Correction, DailySum
 from usage.monthly_sums import whole_months
 
@@ -337,15 +338,16 @@ def _page(
     most: int | None,
 ) -> Ranking | None:
     """
-    Return the keys of the rows that are shown, and the sum of all, in one query; None if these are all rows,
-    which then are added up.
+    Return the keys of the rows that are shown, and the sum of all, in two queries at most; None if these are
+    all rows, which then are added up.
     """
     if most is None or (group_by in OF_KIND and scope.is_all):
         return None
     page: Any = {"order": order, "offset": offset, "most": most}
-    if scope.is_all:
-        return ranking_of_sums(group_by.value, period.first, period.end, months, **page)
-    return ranking(ENTRY_KEYS[group_by], scope, period.first, period.end, **page)
+    if not scope.is_all or group_by is GroupBy.CLAIM:
+        stored = stored_ranking(period.first, period.end, **page) if scope.is_all else None
+        return stored or ranking(ENTRY_KEYS[group_by], scope, period.first, period.end, **page)
+    return ranking_of_sums(group_by.value, period.first, period.end, months, **page)
 
 
 def _held_by(

@@ -28,6 +28,7 @@ from teams.access import is_platform_admin, memberships_of, user_of
 from teams.models import Role, Team, User
 from teams.sessions import installation_for
 from usage.budget_graph import month_budgets
+from usage.claim_rankings import LAST_DAYS, ORDERS
 from usage.closing import closable, close_month, closed_until, require_admin, why_not
 from usage.cost import Cost
 from usage.daily import DAY, utc_day
@@ -42,7 +43,7 @@ from usage.fleet_report import (
     fleet_report,
     month_of,
 )
-from usage.ledger_sums import LONGEST_OF_ALL, ORDERS, EntryScope
+from usage.ledger_sums import LONGEST_OF_ALL, EntryScope
 from usage.models import SavedReport
 from usage.reports import Month, closed_month
 from usage.spend_chart import HOURS, unit_of
@@ -53,7 +54,7 @@ NARROWED = ("team", "person", "profile", "cluster", "model", "capacity")  # by w
 KEPT = ("by", "sort", *NARROWED, "unit", "per")  # of an address, when another range is chosen
 GROUPS = [(group.value, group.label) for group in GroupBy]
 UNITS, BARS = ("hours", "money"), ("day", "week")  # of the graph
-SPANS = {"7d": 7, "30d": 30}
+SPANS = {f"{days}d": days for days in LAST_DAYS}
 TOO_LONG = (
     f"Choose at most {LONGEST_OF_ALL.days} days, or a team, to group by claim or to choose a cluster, model "
     "or capacity type."

@@ -1,7 +1,8 @@
 """
 Sums of the stored entries (`DailyUse`) by any key, of some teams, one person, one profile or one kind of
 device, or by claim: what `usage.daily_sums` has no rows for. The entries of a team, or of one person, are
-few; those of all teams are read by claim, or of a kind of device, and of at most `LONGEST_OF_ALL`.
+few; those of all teams are read by claim, where `usage.claim_rankings` has no order of them, or of a kind of
+device, and of at most `LONGEST_OF_ALL`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from uuid import UUID
 
 from django.db import connection
 
+from usage.claim_rankings import Ranking
 from usage.cost import Cost
 from usage.daily_sums import ACTIVITY, ENERGY_SUMS, IDLE_AMOUNT, SUMS, UNPRICED
-from usage.models import MonthlySum
 
 LONGEST_OF_ALL = timedelta(days=31)
 
@@ -29,9 +30,7 @@ JOINS = {
 }
 NEEDS = {"version": "claim"}
 MODEL = "trim(use.product || ' ' || use.partition)"
-DAYS = "({0} >= %s AND {0} < %s OR {0} >= %s AND {0} < %s)"  # before and after whole months
 STORED = "use.day >= %s AND use.day < %s AND use.day < (SELECT until FROM usage_storeddays)"
-ORDERS = ("cost", "hours", "idle")  # of keys, the highest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +74,10 @@ class EntryScope:
         return "".join(f" AND {text}" for text, _value in parts), [value for _text, value in parts]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The keys of one page, best first; the number of all keys, and what all entries add up to."""
-
-    keys: list[str]
-    count: int
-    total: Cost
-
-
 def ranking(
     key: str, scope: EntryScope, first: date, end: date, *, order: str, offset: int, most: int
 ) -> Ranking:
-    """Return the keys of a page in an order of `ORDERS`; one query. `key` is an SQL expression."""
+    """Return the keys of a page in one of `claim_rankings.ORDERS`; one query. `key` is an SQL expression."""
     where, values = scope.conditions()
     idle = f"sum({IDLE_AMOUNT})" if order == "idle" else "0"
     sums = f"""
@@ -104,25 +94,18 @@ def ranking_of_sums(
     Return the keys of a page from `MonthlySum` of whole months, and from the days before and after them; one
     query. `months` is from `usage.monthly_sums.whole_months`.
     """
-    if dimension == MonthlySum.Dimension.CLAIM:
-        idle, activity = (IDLE_AMOUNT, ACTIVITY) if order == "idle" else ("0", "")
-        columns = f"use.claim_id, use.currency, use.held, {UNPRICED}, use.amount, {idle}"
-        of_days = f"SELECT {columns} FROM usage_dailyuse use {activity} WHERE {DAYS.format('use.day')}"  # noqa: S608
-        values: list[Any] = []
-    else:
-        columns = "key, currency, held, unpriced, amount, amount_measured - amount_used"
-        of_days = f"SELECT {columns} FROM usage_dailysum WHERE dimension = %s AND {DAYS.format('day')}"  # noqa: S608
-        values = [dimension]
-    sums = f"""
+    sums = """
         SELECT key, currency, sum(held) AS hours, sum(unpriced) AS unpriced, sum(amount) AS cost,
                sum(idle) AS idle
         FROM (
             SELECT key, currency, held, unpriced, amount, idle FROM usage_monthlysum
             WHERE dimension = %s AND month >= %s AND month < %s
-            UNION ALL {of_days}
-        ) parts GROUP BY 1, 2"""  # noqa: S608
+            UNION ALL
+            SELECT key, currency, held, unpriced, amount, amount_measured - amount_used FROM usage_dailysum
+            WHERE dimension = %s AND (day >= %s AND day < %s OR day >= %s AND day < %s)
+        ) parts GROUP BY 1, 2"""
     start, stop = months
-    return _ranking(sums, [dimension, *months, *values, first, start, stop, end], order, offset, most)
+    return _ranking(sums, [dimension, *months, dimension, first, start, stop, end], order, offset, most)
 
 
 def _entries(*texts: str) -> str:

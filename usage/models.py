@@ -314,7 +314,7 @@ class DailySum(models.Model):
 
 class MonthlySum(models.Model):
     """
-    What one team, person, profile or claim held on the stored days of a month (UTC), in one currency.
+    What one team, person or profile held on the stored days of a month (UTC), in one currency.
 
     `month` is its first day. `held` and `unpriced` are in the unit of `DailyUse.held`, `amount` and what of
     it was `idle` in that of `DailyUse.amount`. `usage.monthly_sums` is the only writer.
@@ -324,7 +324,6 @@ class MonthlySum(models.Model):
         TEAM = "team"
         PERSON = "person"
         PROFILE = "profile"
-        CLAIM = "claim"
 
     month = models.DateField()
     dimension = models.CharField(max_length=8, choices=Dimension)
@@ -346,6 +345,29 @@ class MonthlySum(models.Model):
 
     def __str__(self) -> str:
         return f"{self.dimension} in {self.month:%B %Y}"
+
+
+class ClaimRanking(models.Model):
+    """
+    The first claims of the stored days from `first` to before `end` in each order of the report, how many
+    claims there are, and what all of them add up to: [held, unpriced, amount] by currency, "" without a rate.
+
+    `usage.claim_rankings` is the only writer.
+    """
+
+    first = models.DateField()
+    end = models.DateField()
+    by_cost = ArrayField(models.UUIDField())
+    by_hours = ArrayField(models.UUIDField())
+    by_idle = ArrayField(models.UUIDField())
+    count = models.PositiveIntegerField()
+    totals = models.JSONField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["first", "end"], name="claimranking_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.first} to {self.end}"
 
 
 class StoredDays(models.Model):

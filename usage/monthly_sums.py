@@ -1,6 +1,6 @@
 """
-Sums of the stored days of each month by team, person, profile and claim: what the report puts in order, which
-with the days of a month would be thirty times as many rows.
+Sums of the stored days of each month by team, person and profile: what the report puts in order, which with
+the days of a month would be thirty times as many rows.
 
 `usage.daily` writes them with the days. Those of a month in which `StoredDays.until` lies end with it; if the
 days were forgotten since, they are left unread until the days are stored again (`whole_months`).
@@ -13,17 +13,12 @@ from datetime import date, timedelta
 from django.db import connection
 
 from core.models import RowDifferences
-from usage.daily_sums import ACTIVITY, IDLE_AMOUNT, UNPRICED
 
-SUMS = f"""
+SUMS = """
 SELECT dimension, key, currency, sum(held), sum(unpriced), sum(amount), sum(amount_measured - amount_used)
 FROM usage_dailysum
 WHERE dimension IN ('team', 'person', 'profile') AND day >= %(first)s AND day < %(end)s GROUP BY 1, 2, 3
-UNION ALL
-SELECT 'claim', use.claim_id, use.currency, sum(use.held), sum({UNPRICED}), sum(use.amount),
-       sum({IDLE_AMOUNT})
-FROM usage_dailyuse use {ACTIVITY} WHERE use.day >= %(first)s AND use.day < %(end)s GROUP BY 2, 3
-"""  # noqa: S608
+"""
 VALUES = "held, unpriced, amount, idle"
 COMPARED = f"""
 WITH sums (dimension, key, currency, {VALUES}) AS MATERIALIZED ({SUMS}), compared AS MATERIALIZED (

@@ -22,10 +22,10 @@ from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import user_of
 from usage.api import CostOut, EnergyOut
+from usage.claim_rankings import ORDERS
 from usage.daily import utc_day
 from usage.fleet_report import CAPACITY_TYPES, NO_CAPACITY, GroupBy, fleet_report
 from usage.fleet_views import SHOWN, SPANS, TOO_LONG, ReportForm
-from usage.ledger_sums import ORDERS
 from usage.models import SavedReport
 from usage.saved_reports import MAX_QUERY, save_report, set_monthly
 

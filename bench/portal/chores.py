@@ -52,10 +52,10 @@ def sweep(devices: int) -> Iterator[Result]:
         walls, processor = sampled(sweep_first_slice, SWEEPS)
         work = counted(sweep_first_slice)
     live = Claim.objects.filter(state__in=DELIVERED).count()
-    in_round = math.ceil(live / changes.SLICE)
+    in_round = max(1.0, live / changes.SLICE)  # the last slice is a part of one
     full = [in_round * milliseconds for milliseconds in processor]
     once = statistics.median(processor)
-    note = f"sweep: {in_round} sweeps look at every claim once, one takes {once:,.0f} ms."
+    note = f"sweep: {math.ceil(in_round)} sweeps look at every claim once, one takes {once:,.0f} ms."
     path = "sweep: every claim once"
     every_claim = Result(
         path,
@@ -66,8 +66,8 @@ def sweep(devices: int) -> Iterator[Result]:
         processor=full,
         rows=live,
         notes=[note],
-        steps=in_round * work.steps,
-        visits=in_round * work.visits,
+        steps=round(in_round * work.steps),
+        visits=round(in_round * work.visits),
     )
     share = [100 * milliseconds / 1000 / tasks.SWEEP_SECONDS for milliseconds in processor]
     of_core = Result("sweep: share of a core", devices, "worker", share, "%", SHARE, rows=live)

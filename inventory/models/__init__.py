@@ -16,6 +16,7 @@ from inventory.models.device import (
     HardwareEvent,
     NodeCount,
     PriceBasis,
+    SliceText,
 )
 from inventory.models.mirror import (
     DeviceClass,
@@ -59,5 +60,6 @@ __all__ = [
     "ResourceClaim",
     "ResourceClaimTemplate",
     "ResourceSlice",
+    "SliceText",
     "TelemetryAccess",
 ]

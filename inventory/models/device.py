@@ -134,7 +134,8 @@ class Device(models.Model):
     pool_complete = models.BooleanField(default=True)
     classes = models.JSONField(default=list)  # names of DeviceClasses whose selectors it meets
     held_by = models.ForeignKey("inventory.ResourceClaim", models.SET_NULL, null=True, related_name="devices")
-    # The searched text, lower-case: comparing one text is several times as fast as seven columns.
+    # The searched text, lower-case: comparing one text is several times as fast as seven columns. See
+    # `inventory.device_search`.
     search = StoredColumn(
         expression=Lower(
             Concat(
@@ -203,6 +204,20 @@ class Device(models.Model):
     def short_partition(self) -> str:
         """Return the part of a partition's name that tells its size: "2g" of "2g.20gb"."""
         return self.partition.partition(".")[0]
+
+
+class SliceText(models.Model):
+    """
+    The words of the devices of a ResourceSlice that can be searched, lower-case and each once.
+
+    A slice without devices has no row. `inventory.device_search.store_texts` is the only writer.
+    """
+
+    slice = models.OneToOneField(ResourceSlice, models.CASCADE, primary_key=True, related_name="device_text")
+    text = models.TextField()
+
+    def __str__(self) -> str:
+        return f"{self.slice_id}: {self.text[:40]}"
 
 
 class NodeCount(models.Model):

@@ -30,6 +30,7 @@ from dra.node_pools import PoolKey
 from dra.objects import expressions
 from dra.pools import DeviceKey, Pool, PoolDevice, gather_pools
 from dra.taints import Taint, rule_taints
+from inventory.device_search import store_texts
 from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
 from inventory.sync.rows import Change, Write, insert_rows, update_rows
 
@@ -149,6 +150,8 @@ COLUMNS = (
 SHARED = ("capacity", "counters", "taints", "classes")  # JSON that is the same for many devices
 TEXTS = {f"{name}_text": Cast(name, TextField()) for name in SHARED}
 KNOWN = ("pk", "driver", "pool", "name", "gone_at", *(name for name in COLUMNS if name not in SHARED))
+# Columns whose changes change the text of a slice (`inventory.device_search`).
+SEARCHED = ("slice_id", "node_name", "product", "partition", "uuid", "parent_uuid")
 # Columns whose changes the history shows; the others are derived from them or of no interest to people.
 HISTORY_COLUMNS = (
     "product",
@@ -226,7 +229,18 @@ def join_pools(
     _keep_last(known, wanted, incomplete)
     added = _save(write, known, wanted, holders, first=first)
     _close(write, {key: row for key, row in known.items() if key not in wanted and row["gone_at"] is None})
+    store_texts(_slices_with_other_words(known, wanted))
     return added
+
+
+def _slices_with_other_words(known: Mapping[DeviceKey, Row], wanted: Mapping[DeviceKey, Row]) -> set[int]:
+    """Return the slices that got or lost a device, or of which a device has other words."""
+    slices = set()
+    for key in known.keys() | wanted.keys():
+        rows = [row for row in (known.get(key), wanted.get(key)) if row and row.get("gone_at") is None]
+        if len({tuple(row[name] for name in SEARCHED) for row in rows}) != 1 or len(rows) != 2:
+            slices |= {row["slice_id"] for row in rows}
+    return slices
 
 
 @lru_cache(maxsize=1000)

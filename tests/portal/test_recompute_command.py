@@ -45,6 +45,6 @@ def test_only_the_subjects_that_are_named_are_repaired(broken):
 
 
 def test_an_unknown_subject_is_refused_before_anything_is_changed(broken):
-    with pytest.raises(CommandError, match=r"Unknown: quotas\. Subjects are fleet, ownership, "):
+    with pytest.raises(CommandError, match=r"Unknown: quotas\. Subjects are fleet, search, "):
         call_command("recompute", "charges", "quotas")
     assert ClaimCharge.objects.filter(claim=broken, live=False).exists()

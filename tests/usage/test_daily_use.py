@@ -227,8 +227,9 @@ def test_recompute_spend_repairs_what_check_reports(claim):
         team=claim.team, owner=claim.requested_by, claim=claim, day=TODAY - DAY, product="x", partition="",
         currency="EUR", held=1, amount=1,
     )  # fmt: skip
-    # One of each, the sums of the days by team, person, profile, kind and capacity type, a sum of the month.
-    assert "16 rows to repair: 3 missing, 7 altered, 6 obsolete.\n" in failed_check("spend")
+    # One of each; the sums of the days by team, person, profile, kind and capacity type, and of the month by
+    # the first three; the rankings of claims of the month, of the last 7 and 30 days, and of them tomorrow.
+    assert "20 rows to repair: 3 missing, 11 altered, 6 obsolete.\n" in failed_check("spend")
     recompute("spend")
     assert "0 rows to repair" in recompute("spend", "--check")
 

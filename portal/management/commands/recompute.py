@@ -17,8 +17,8 @@ from claims.observation import ownership
 from claims.quotas import class_use
 from core.models import RowDifferences
 from core.text import counted
-from inventory import counts
-from inventory.models import Cluster
+from inventory import counts, device_search
+from inventory.models import Cluster, Device
 from usage import daily
 
 
@@ -30,6 +30,11 @@ class Comparison(NamedTuple):
 def _fleet(*, check: bool) -> Comparison:
     differing = counts.find_differences() if check else counts.store_counts(changed_only=False)
     return Comparison(counted(Cluster.objects.count(), "cluster"), differing)
+
+
+def _search(*, check: bool) -> Comparison:
+    differences = device_search.find_differences() if check else device_search.refresh()
+    return Comparison(counted(Device.objects.present().count(), "device"), differences)
 
 
 def _ownership(*, check: bool) -> Comparison:
@@ -72,6 +77,7 @@ def _spend(*, check: bool) -> Comparison:
 
 SUBJECTS: dict[str, tuple[Callable[..., Comparison], str]] = {
     "fleet": (_fleet, "devices of each cluster, counted"),
+    "search": (_search, "the words of devices, by ResourceSlice"),
     "ownership": (_ownership, "whether a mirrored object is of a claim of the portal"),
     "availability": (_availability, "what each cluster has for each profile"),
     "waits": (_waits, "how long requests for each profile waited in the past 30 days"),
