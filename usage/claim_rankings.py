@@ -1,8 +1,8 @@
 """
 The order of all claims in the report: of each month, and of the last 7 and 30 days.
 
-To put claims in order reads each of their days: 720,000 rows of 24,000 claims and 30 days. The page shows a
-hundred of them, so the first claims of the periods that it offers are stored once, after the days. A change
+To put claims in order reads each of their days: up to 720,000 rows of 24,000 claims and 30 days. The page
+shows fifty claims, so the first ones of the periods that it offers are stored once, after the days. A change
 of a day deletes the rankings of its periods in its transaction; the report then reads the days until they are
 ranked again. Other periods are never ranked.
 """
@@ -10,8 +10,8 @@ ranked again. Other periods are never ranked.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import NamedTuple
 
 from django.db import connection
 
@@ -21,7 +21,7 @@ from usage.daily_sums import ACTIVITY, IDLE_AMOUNT, UNPRICED
 from usage.models import ClaimRanking
 from usage.monthly_sums import next_month
 
-MOST = 1000  # claims of a period that are stored: ten pages
+MOST = 1000  # claims of a period that are stored: twenty pages
 LAST_DAYS = (7, 30)  # what the report offers beside months
 ORDERS = ("cost", "hours", "idle")  # the highest first
 
@@ -56,7 +56,8 @@ SELECT EXISTS (
 )"""  # noqa: S608
 
 
-class Ranking(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ranking:
     """The keys of one page, best first; the number of all keys, and what all entries add up to."""
 
     keys: list[str]

@@ -49,7 +49,7 @@ from usage.reports import Month, closed_month
 from usage.spend_chart import HOURS, unit_of
 
 LONGEST = timedelta(days=366)
-SHOWN = 100  # rows of the table; the CSV has all
+SHOWN = 50  # rows of the table, as of lists; the CSV has all
 NARROWED = ("team", "person", "profile", "cluster", "model", "capacity")  # by what a report is narrowed
 KEPT = ("by", "sort", *NARROWED, "unit", "per")  # of an address, when another range is chosen
 GROUPS = [(group.value, group.label) for group in GroupBy]

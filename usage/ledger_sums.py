@@ -30,7 +30,7 @@ JOINS = {
 }
 NEEDS = {"version": "claim"}
 MODEL = "trim(use.product || ' ' || use.partition)"
-STORED = "use.day >= %s AND use.day < %s AND use.day < (SELECT until FROM usage_storeddays)"
+STORED = "use.day >= %s AND use.day < %s"  # of stored days; a third bound would mislead the planner
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ LAST_30 = Period(TODAY - timedelta(days=30), TODAY)
 def claims(fra):
     """Five claims since October, each with more days than the one before."""
     price("2")
-    team = make_team("vision", members=[make_user("ada")])
+    team = make_team("vision", members=(make_user("ada"),))
     found = []
     for number in range(1, 6):
         claim = make_claim(team, cluster=fra, held=False, name=f"run-{number}")
