@@ -20,7 +20,8 @@ from django.db.models import CharField, F, TextChoices, Value
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
-from core.markup import escape
+from core.markup import escape, markup
+from core.templatetags.ui import icon
 from core.text import counted
 from dra.devices import partition_width, short_name
 from dra.fragmentation import PhysicalGpu, physical_gpus
@@ -145,6 +146,9 @@ FIELDS = (
 )  # fmt: skip
 
 
+type GpuKey = tuple[UUID, str, str | UUID]  # cluster, place, and the parent or the device itself
+
+
 class MapDevice(NamedTuple):
     """A device as read for the map: FIELDS."""
 
@@ -173,8 +177,8 @@ class MapDevice(NamedTuple):
         return self.node or self.pool
 
     @property
-    def gpu(self) -> tuple[UUID, str, str]:
-        return (self.cluster, self.place, self.parent or str(self.pk))
+    def gpu(self) -> GpuKey:
+        return (self.cluster, self.place, self.parent or self.pk)
 
 
 class Cell(NamedTuple):
@@ -241,15 +245,34 @@ class FleetRow:
     """A node with its page and its condition, or a pool without a node, which has neither."""
 
     name: str
+    device_page: tuple[str, str]  # its address before and after the id
     url: str = ""
     condition: NodeCondition | None = None
     gpus: list[MapGpu] = field(default_factory=list)
 
     @property
-    def cells(self) -> SafeString:
-        """Return a link per GPU; a template is too slow for thousands."""
+    def drawn(self) -> SafeString:
+        """Return the name, the cells and the condition; a template is too slow for hundreds of rows."""
+        name = (
+            '<a class="dg-id" href="{1}" title="{0}">{0}</a>'
+            if self.url
+            else '<span class="dg-id" title="{0}">{0}</span>'
+        )
+        tag = SafeString("")
+        if self.condition:
+            family, symbol, label = self.condition
+            tag = markup(
+                '<span class="dg-node-tag dg-s dg-{}">{} {}</span>', family, icon(symbol, "s"), label
+            )
+        return markup(
+            '<div class="dg-nrow">{} <span class="dg-cells">{}</span> {}</div>',
+            *(markup(name, self.name, self.url), self._cells(), tag),
+        )
+
+    def _cells(self) -> SafeString:
+        """Return a link per GPU."""
         place = escape(self.name)
-        before, _, after = reverse("inventory:device", args=[NO_ID]).partition(str(NO_ID))
+        before, after = self.device_page
         links = []
         for gpu in self.gpus:
             if not gpu.is_whole:
@@ -454,8 +477,9 @@ def fleet_map(
         members[groups_by.key(device.cluster, device.grouped_by, device.is_whole)].append(device)
     for group in groups.values():
         group.may_be_cut = len(shown) == MAX_CELLS
+    pages = _Pages.read(names)
     for key in members.keys() & groups.keys():  # others have appeared since they were counted
-        groups[key].rows = _rows(members[key], names, hit, marks)
+        groups[key].rows = _rows(members[key], pages, hit, marks)
     return sorted(groups.values(), key=lambda row: (row.partitioned, row.is_rest, -row.count, row.title))
 
 
@@ -479,31 +503,43 @@ def _shown(
     return [MapDevice(*values) for values in columns[:MAX_CELLS]]
 
 
+class _Pages(NamedTuple):
+    """The addresses of pages, each made once: a map has a thousand links to them. `names` are of clusters."""
+
+    device: tuple[str, str]
+    node: str
+    names: Mapping[UUID, str]
+
+    @classmethod
+    def read(cls, names: Mapping[UUID, str]) -> _Pages:
+        before, _, after = reverse("inventory:device", args=[NO_ID]).partition(str(NO_ID))
+        return cls((before, after), reverse("inventory:node", args=[NO_CLUSTER, NO_NODE]), names)
+
+    def of_node(self, device: MapDevice) -> str:
+        return self.node.replace(NO_CLUSTER, self.names[device.cluster]).replace(NO_NODE, device.node)
+
+
 def _rows(
-    devices: Iterable[MapDevice],
-    names: Mapping[UUID, str],
-    hits: set[UUID] | None,
-    marks: TeamMarks | None,
+    devices: Iterable[MapDevice], pages: _Pages, hits: set[UUID] | None, marks: TeamMarks | None
 ) -> list[FleetRow]:
-    node_page = reverse("inventory:node", args=[NO_CLUSTER, NO_NODE])
     rows: dict[tuple[UUID, str], FleetRow] = {}
-    gpus: dict[tuple[UUID, str, str], MapGpu] = {}
+    gpus: dict[GpuKey, MapGpu] = {}
     for device in devices:
-        hit = hits is not None and device.pk in hits
-        width = partition_width(device.partition)
-        row = rows.get((device.cluster, device.place))
+        place = device.place
+        row = rows.get((device.cluster, place))
         if row is None:
-            row = rows[device.cluster, device.place] = FleetRow(device.place)
+            row = rows[device.cluster, place] = FleetRow(place, pages.device)
             if device.node_ready is not None:
-                row.url = node_page.replace(NO_CLUSTER, names[device.cluster]).replace(NO_NODE, device.node)
+                row.url = pages.of_node(device)
                 row.condition = None if device.node_ready else NOT_READY
                 row.condition = row.condition or (CORDONED if device.node_cordoned else None)
-        if device.gpu not in gpus:
-            gpu = MapGpu(names[device.cluster], device.place, device.parent, device.is_whole)
-            row.gpus.append(gpus.setdefault(device.gpu, gpu))
-        held = marks is not None and device.state in HELD
-        team = marks.mark(device.cluster, device.namespace) if marks and held else None
-        gpus[device.gpu].cells.append(
-            Cell(device.pk, device.name, device.look, device.partition, width, hit, team)
-        )
+        key = device.gpu
+        gpu = gpus.get(key)
+        if gpu is None:
+            gpu = MapGpu(pages.names[device.cluster], place, device.parent, device.is_whole)
+            gpus[key] = gpu
+            row.gpus.append(gpu)
+        team = marks.mark(device.cluster, device.namespace) if marks and device.state in HELD else None
+        width, hit = partition_width(device.partition), hits is not None and device.pk in hits
+        gpu.cells.append(Cell(device.pk, device.name, device.look, device.partition, width, hit, team))
     return list(rows.values())
