@@ -32,6 +32,7 @@ from core.filters import TRIGRAM, has_text_by_index
 from core.text import counted
 from dra.devices import model_name
 from inventory.counts import device_groups, fleet_counts
+from inventory.device_search import device_has_text
 from inventory.models import Cluster, Device, Node
 from inventory.states import DeviceState
 from portal.context import Shell
@@ -220,7 +221,7 @@ def _devices(text: SearchText) -> Iterator[SearchResult]:
     """Yield devices by their UUID alone: their names, such as gpu-0, are the same on all nodes."""
     if not all(map(UUID_PART.search, text.words)):
         return
-    rows = Device.objects.present().filter(reduce(and_, (Q(search__contains=word) for word in text.words)))
+    rows = Device.objects.present().filter(reduce(and_, map(device_has_text, text.words)))
     columns = ("pk", "uuid", "product", "node_name", "name")
     for pk, uuid, product, node, name in rows.order_by("pk").values_list(*columns)[: MAX_COUNT + 1]:
         place = f"{model_name(product)}, {node}/{name}"
