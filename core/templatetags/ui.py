@@ -29,6 +29,7 @@ from core.text import DASH
 
 register = template.Library()
 
+DOT_OF_NAME = re.compile(r"(?<=[a-z])([./])(?=[a-z])")
 YAML_LINE = re.compile(r"^(\s*(?:- )*)([\w./-]+)(:)(.*)$")
 
 for function in (
@@ -92,6 +93,12 @@ def marked(text: str, words: Sequence[str]) -> SafeString:
         "{}",
         ((format_html("<mark>{}</mark>", part) if odd % 2 else part,) for odd, part in enumerate(parts)),
     )
+
+
+@register.filter
+def breakable(text: str) -> SafeString:
+    """Let a name such as gpu.nvidia.com break after its dots, and only there, where it does not fit a line."""
+    return mark_safe(DOT_OF_NAME.sub(r"\1<wbr>", escape(text)))  # noqa: S308 - escaped
 
 
 @register.filter

@@ -31,6 +31,11 @@ def test_a_badge_has_icon_text_and_colour():
     assert "dg-badge wait quiet" in shown('{% state_badge "wait" "zzz" "Idle" quiet=True %}')
 
 
+def test_a_long_name_breaks_after_its_dots_alone():
+    name = shown("{{ name|breakable }}", name="gpu.nvidia.com of 1.5 <GiB>")
+    assert name == "gpu.<wbr>nvidia.<wbr>com of 1.5 &lt;GiB&gt;"
+
+
 def widths(meter: str) -> dict[str, float]:
     return {
         name: float(width)
