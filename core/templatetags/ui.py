@@ -97,7 +97,7 @@ def marked(text: str, words: Sequence[str]) -> SafeString:
 
 @register.filter
 def breakable(text: str) -> SafeString:
-    """Let a name such as gpu.nvidia.com break after its dots, and only there, where it does not fit a line."""
+    """Let a name such as gpu.nvidia.com break after its dots, and only there, where a line is too short."""
     return mark_safe(DOT_OF_NAME.sub(r"\1<wbr>", escape(text)))  # noqa: S308 - escaped
 
 
