@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.conf import settings
@@ -110,9 +111,14 @@ def namespace_rows(team: Team | None) -> list[TeamNamespaceRow]:
             "cluster", flat=True
         )
     )
-    places = list(TeamNamespace.objects.filter(cluster__in=clusters).select_related("team"))
-    own = {place.cluster_id: place.namespace for place in places if place.team == team}
-    taken = {(place.cluster_id, place.namespace) for place in places if place.team != team}
+    own: dict[UUID, str] = {}
+    taken: set[tuple[UUID, str]] = set()
+    places = TeamNamespace.objects.filter(cluster__in=clusters).values_list("cluster", "namespace", "team")
+    for cluster_id, name, owner in places:
+        if team and owner == team.pk:
+            own[cluster_id] = name
+        else:
+            taken.add((cluster_id, name))
     claims = Claim.objects.live().filter(team=team).order_by() if team else Claim.objects.none()
     live = dict(claims.values_list("cluster").annotate(Count("pk")))
     return [
