@@ -16,6 +16,6 @@ def collect_rarely() -> None:
     """
     Let requests not wait for the garbage of others, in a web process.
 
-    Not in a worker: at 40,000 devices its tasks leave so much that it would take 340 MiB instead of 190.
+    Not in a worker: its tasks leave more than requests do, and nobody waits for a page of theirs.
     """
     gc.set_threshold(*THRESHOLDS)
