@@ -59,6 +59,6 @@ def test_page_comparison_and_csv_show_the_same_text(client, alice, vision, fra):
         reverse("claims:catalogue_compare") + "?profile=mig-mix&profile=other",
         reverse("claims:catalogue") + "?format=csv",
     ):
-        page = client.get(address).text
+        page = client.get(address).text.replace("<wbr>", "")  # where a name may break
         assert text in page
         assert f"{LARGE}, or" not in page
