@@ -77,4 +77,4 @@ def explained(sql: str) -> str:
 
 def shortened(sql: str) -> str:
     """Return the query with its list of columns as an asterisk and its literals as question marks."""
-    return LITERALS.sub("?", COLUMNS.sub(r"\1 \2.*", sql)).replace('"', "")
+    return " ".join(LITERALS.sub("?", COLUMNS.sub(r"\1 \2.*", sql)).replace('"', "").split())
