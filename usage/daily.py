@@ -273,7 +273,7 @@ def store_days(*, now: datetime) -> int:
 
 def _rank_claims(earliest: date) -> None:
     """Store the rankings of claims that are missing. Each is a transaction."""
-    until = StoredDays.objects.get().until
+    until = stored_until() or earliest
     for first, end in claim_rankings.missing(earliest, until):
         with transaction.atomic():
             if lock_days().until < until:  # days were forgotten meanwhile

@@ -661,13 +661,6 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(fields=('cluster', 'driver', 'pool', 'name'), name='device_once'),
         ),
         migrations.CreateModel(
-            name='SliceText',
-            fields=[
-                ('slice', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='device_text', serialize=False, to='inventory.resourceslice')),
-                ('text', models.TextField()),
-            ],
-        ),
-        migrations.CreateModel(
             name='NodeCount',
             fields=[
                 ('node', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='count', serialize=False, to='inventory.node')),

@@ -237,9 +237,12 @@ def _slices_with_other_words(known: Mapping[DeviceKey, Row], wanted: Mapping[Dev
     """Return the slices that got or lost a device, or of which a device has other words."""
     slices = set()
     for key in known.keys() | wanted.keys():
-        rows = [row for row in (known.get(key), wanted.get(key)) if row and row.get("gone_at") is None]
-        if len({tuple(row[name] for name in SEARCHED) for row in rows}) != 1 or len(rows) != 2:
-            slices |= {row["slice_id"] for row in rows}
+        before, after = known.get(key), wanted.get(key)
+        if before and before["gone_at"] is not None:
+            before = None
+        if before and after and all(before[name] == after[name] for name in SEARCHED):
+            continue
+        slices |= {row["slice_id"] for row in (before, after) if row}
     return slices
 
 

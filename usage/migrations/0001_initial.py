@@ -215,27 +215,11 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name='ClaimRanking',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('first', models.DateField()),
-                ('end', models.DateField()),
-                ('by_cost', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), size=None)),
-                ('by_hours', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), size=None)),
-                ('by_idle', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), size=None)),
-                ('count', models.PositiveIntegerField()),
-                ('totals', models.JSONField()),
-            ],
-            options={
-                'constraints': [models.UniqueConstraint(fields=('first', 'end'), name='claimranking_once')],
-            },
-        ),
-        migrations.CreateModel(
             name='MonthlySum',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('month', models.DateField()),
-                ('dimension', models.CharField(choices=[('team', 'Team'), ('person', 'Person'), ('profile', 'Profile')], max_length=8)),
+                ('dimension', models.CharField(choices=[('team', 'Team'), ('person', 'Person'), ('profile', 'Profile'), ('claim', 'Claim')], max_length=8)),
                 ('key', models.UUIDField()),
                 ('currency', models.CharField(blank=True, max_length=3)),
                 ('held', models.DecimalField(decimal_places=0, max_digits=30)),
