@@ -17,6 +17,7 @@ from cluster.protocol import Unreachable
 from cluster.tls import client_context
 from core.addresses import reason_to_refuse_host
 from core.errors import Invalid
+from core.origin import current_request_id
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
@@ -119,6 +120,8 @@ class Transport:
         headers = {"Accept": "application/json", "Content-Type": CONTENT.get(method, "application/json")}
         if not stream:
             headers["Accept-Encoding"] = "gzip"  # from 128 KiB on; a watch is never compressed
+        if request_id := current_request_id():
+            headers["Audit-ID"] = request_id  # the API server's audit log has the id of the person's request
         try:
             request = self._client.param_serialize(
                 method,

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from uuid import uuid4
 
 import rest_framework.views  # noqa: F401 - before core.problems, which its settings name
+import structlog
 from django.conf import settings
 from django.core.cache import cache
 from django.db import DataError
@@ -30,8 +31,9 @@ class RequestIdMiddleware:
     """
     Give each request an id: that of `X-Request-ID` if a proxy or client has sent a sound one, or a new one.
 
-    It stands in every line that is logged meanwhile (by the middleware of django-structlog, which comes
-    later), in the response, and in problem documents.
+    It stands in every line that is logged meanwhile, in the response, in problem documents and in the audit
+    log; tasks queued meanwhile log it too (`core.transactions`), and API servers of clusters get it as Audit-ID.
+    django-structlog reads it again from the header (DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID).
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -42,7 +44,12 @@ class RequestIdMiddleware:
         request_id = sent if SOUND_ID.fullmatch(sent) else uuid4().hex
         request.META[REQUEST_ID_META] = request_id
         request.request_id = request_id  # type: ignore[attr-defined]
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(
+            request_id=request_id
+        )  # also for what answers before structlog's
         response = self.get_response(request)
+        structlog.contextvars.clear_contextvars()
         response[REQUEST_ID] = request_id
         return response
 

@@ -76,8 +76,13 @@ class Origin:
 
     @property
     def request_id(self) -> str:
-        """The id that every line of the log of this request has, "" outside one."""
-        return str(structlog.contextvars.get_contextvars().get("request_id", ""))
+        """The id of this request, or of the one that queued this task; "" without one."""
+        return current_request_id()
+
+
+def current_request_id() -> str:
+    """Return the id that every line of the log has now, "" if no request is behind it."""
+    return str(structlog.contextvars.get_contextvars().get("request_id", ""))
 
 
 SYSTEM = Origin(Source.SYSTEM)

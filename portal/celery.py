@@ -3,13 +3,17 @@ The Celery application. Queues: `sync` (watches; a worker with the threads pool)
 for), `default` (periodic work). Beat only starts what a lost message or a dead worker would leave undone.
 """
 
+from __future__ import annotations
+
 import os
 from typing import Any
 
-from celery import Celery
-from celery.signals import worker_ready
+import structlog
+from celery import Celery, Task
+from celery.signals import before_task_publish, task_prerun, worker_ready
 
 from core.garbage import exempt_permanent_objects
+from core.origin import current_request_id
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -79,3 +83,21 @@ for entry in app.conf.beat_schedule.values():
 @worker_ready.connect
 def exempt_what_is_imported(**_: Any) -> None:
     exempt_permanent_objects()
+
+
+@before_task_publish.connect
+def send_request_id(headers: dict[str, Any], **_: Any) -> None:
+    """Give the message the id of the request that queues it."""
+    if request_id := current_request_id():
+        headers["portal_request_id"] = request_id
+
+
+@task_prerun.connect
+def log_request_id(task_id: str, task: Task[Any, Any], **_: Any) -> None:
+    """Let every line of the task have its id, and that of the request that queued it."""
+    if task.request.is_eager:  # it runs inside the request
+        return
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(task_id=task_id)
+    if request_id := task.request.get("portal_request_id"):
+        structlog.contextvars.bind_contextvars(request_id=request_id)

@@ -314,6 +314,7 @@ SPECTACULAR_SETTINGS = {
     },
 }
 
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # `RequestIdMiddleware` has checked it
 DJANGO_STRUCTLOG_STATUS_START_LOG_LEVEL = logging.DEBUG  # one line per request, when it is finished
 LOGGING = logs.configure(json=env.str("LOG_FORMAT", "json") == "json", level=env.str("LOG_LEVEL", "INFO"))
 

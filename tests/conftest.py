@@ -9,7 +9,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
 from demo.controlplane.build import ensure, why_unusable
-from tests import emptying, postgres
+from tests import emptying, postgres, shared_state
 
 # Examples run on machines that are busy with other tests: how long one takes says nothing.
 settings.register_profile("dragoman", deadline=None)
@@ -77,6 +77,13 @@ def django_db_setup(django_test_environment, django_db_blocker, worker_id):
     with django_db_blocker.unblock():
         connection.close()
         postgres.drop(name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_found():
+    """What tests of a process share is after each module as it was before (`tests/shared_state.py`)."""
+    with shared_state.left_as_found():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -86,7 +86,7 @@ def test_a_sign_in(alice):
     assert who_and_where(one) == ("alice", "person", ADDRESS, "web")
     assert (one.kind, one.object_id, one.name) == ("user", str(alice.pk), "alice")
     assert one.place == "POST account_login"
-    assert len(one.request_id) == 36
+    assert len(one.request_id) == 32
 
 
 def test_a_wrong_password(alice):

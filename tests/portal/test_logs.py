@@ -63,16 +63,6 @@ def test_what_opens_something_is_not_logged_with_its_address(address):
 
 
 @pytest.mark.django_db
-def test_every_answer_of_the_portal_is_logged_with_an_id(caplog, client):
-    with caplog.at_level(logging.INFO, logger="django_structlog"):
-        client.get("/help/")
-    said = [record.msg for record in caplog.records if record.name.startswith("django_structlog")]
-    finished = [line for line in said if line["event"] == "request_finished"]
-    assert len(finished) == 1
-    assert finished[0]["request_id"]
-
-
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("path", "code"),
     [("/help/", 200), ("/nonsense/", 404), ("/teams/", 403), ("/claims/drafts/save/", 405),

@@ -26,7 +26,7 @@ def test_every_queue_that_a_task_is_sent_to_is_counted():
 
 
 def test_waiting_tasks_are_counted_by_queue(redis_at):
-    app = Celery(broker=f"redis+socket://{redis_at}")
+    app = Celery(broker=f"redis+socket://{redis_at}", set_as_current=False)
     for _ in range(3):
         app.send_task("claims.delivery.tasks.deliver", queue="delivery")
     app.send_task("claims.tasks.expire", queue="default")
