@@ -5,6 +5,7 @@ the audit logs of clusters. Each test reads the very lines of the log.
 import json
 import logging
 from io import StringIO
+from typing import Any
 
 import pytest
 import structlog
@@ -100,12 +101,13 @@ def test_task_logs_id_of_the_request_that_queued_it(lines, settings):
     after_task_publish.connect(published)
     try:
         with Connection("memory://") as broker:
+            published_at: Any = {"connection": broker, "queue": "said"}
             with structlog.contextvars.bound_contextvars(request_id="of-alice"):
-                say.apply_async(connection=broker, queue="said")
-            say.apply_async(connection=broker, queue="said")
+                say.apply_async(**published_at)
+            say.apply_async(**published_at)
         structlog.contextvars.bind_contextvars(request_id="of-the-thread-before")
         for headers in messages:
-            build_tracer("tests.say", say, app=app)(headers["id"], (), {}, {**headers, "is_eager": False})
+            build_tracer("tests.say", say, app=app)(headers["id"], [], {}, {**headers, "is_eager": False})
     finally:
         after_task_publish.disconnect(published)
         app.tasks.pop("tests.say")
