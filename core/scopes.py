@@ -87,4 +87,15 @@ class WithinScopes(BasePermission):
         needed = declared_scope(view, method) or Scope.ADMIN
         if needed not in token.scopes:
             raise ScopeMissing(needed)
+        if getattr(view, "shown_once", None) and method not in SAFE_METHODS:
+            require_current_text(token)
         return True
+
+
+def require_current_text(token: Any) -> None:
+    """Raise Forbidden for the text of a token from before its rotation, which a thief may have."""
+    if token.by_previous:
+        raise Forbidden(
+            f"This is the text of “{token.title}” from before its rotation: it neither makes, rotates nor "
+            "revokes anything that is shown once. Send the new text."
+        )

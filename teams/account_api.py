@@ -13,9 +13,9 @@ from core.schema import refuses
 from core.scopes import Scope, needs
 from teams import service_accounts
 from teams.access import team_for, user_of
-from teams.api import OVERLAP_NAMES, NewTokenOut, RotateIn, TokenOut, new_token, token_of
+from teams.api import NewTokenOut, TokenOut, TokenRotateIn, new_token, token_of
 from teams.models import ApiToken, Role, Team, User
-from teams.service_accounts import ROLES, service_accounts_of
+from teams.service_accounts import ROLES, service_accounts_of, username_of
 from teams.token_views import tokens_of
 from teams.tokens import DEFAULT_SCOPES
 
@@ -69,8 +69,8 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
         return team, service_accounts_of(team)
 
     def _account(self, *, at_least: Role = Role.LEAD) -> User:
-        _team, accounts = self._accounts(at_least=at_least)
-        return get_object_or_404(accounts, first_name=self.kwargs["name"])
+        team, accounts = self._accounts(at_least=at_least)
+        return get_object_or_404(accounts, username=username_of(self.kwargs["name"], team))
 
     @extend_schema(responses=ServiceAccountOut(many=True))
     def list(self, request: Request, slug: str) -> Response:
@@ -121,7 +121,7 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
 
     def _account(self) -> User:
         team = team_for(user_of(self.request), self.kwargs["slug"], at_least=Role.LEAD)
-        return get_object_or_404(service_accounts_of(team), first_name=self.kwargs["name"])
+        return get_object_or_404(service_accounts_of(team), username=username_of(self.kwargs["name"], team))
 
     def _token(self, account: User) -> ApiToken:
         return get_object_or_404(tokens_of(account), pk=self.kwargs["pk"])
@@ -144,15 +144,15 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
         return new_token(row, text, status=201)
 
     @refuses(409)
-    @extend_schema(request=RotateIn, responses=NewTokenOut)
+    @extend_schema(request=TokenRotateIn, responses=NewTokenOut)
     def rotate(self, request: Request, slug: str, name: str, pk: str) -> Response:
         """Give a token of the account a new text. Only this response contains it."""
         account = self._account()
-        body = RotateIn(data=request.data)
+        body = TokenRotateIn(data=request.data)
         body.is_valid(raise_exception=True)
-        row, overlap = self._token(account), OVERLAP_NAMES[body.validated_data["overlap"]]
+        row = self._token(account)
         text = service_accounts.rotate_account_token(
-            by=user_of(request), account=account, token=row, overlap=overlap, made_with=token_of(request)
+            by=user_of(request), account=account, token=row, made_with=token_of(request), **body.chosen
         )
         return new_token(row, text)
 

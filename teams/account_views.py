@@ -21,7 +21,7 @@ from teams import service_accounts
 from teams.access import team_for, user_of
 from teams.models import ApiToken, Role, Team, User
 from teams.service_accounts import ROLES, service_accounts_of
-from teams.token_views import LIFETIMES, RotateForm, ScopesField, expiry, tokens_csv, tokens_of
+from teams.token_views import LIFETIMES, RotateForm, ScopesField, ask_again, expiry, tokens_csv, tokens_of
 
 
 class AccountForm(forms.Form):
@@ -78,6 +78,7 @@ def account(request: HttpRequest, slug: str, account_id: UUID) -> HttpResponse:
     new_token, text = None, ""
     if request.method == "POST" and form.is_valid():
         fields = form.cleaned_data
+        ask_again(request)
         try:
             new_token, text = service_accounts.create_account_token(
                 by=user_of(request),
@@ -125,10 +126,10 @@ def rotate_token(request: HttpRequest, slug: str, account_id: UUID, token_id: UU
     form = RotateForm(request.POST)
     if not form.is_valid():
         return render(request, "404.html", status=422)
-    overlap = form.cleaned_data["overlap"]
+    ask_again(request)
     try:
         text = service_accounts.rotate_account_token(
-            by=user_of(request), account=row, token=token, overlap=overlap
+            by=user_of(request), account=row, token=token, **form.cleaned_data
         )
     except PortalError as refusal:
         messages.error(request, refusal.message)

@@ -164,7 +164,20 @@ class TokenIn(Input):
 
 class RotateIn(Input):
     overlap = serializers.ChoiceField(
-        choices=list(OVERLAP_NAMES), default="1d", help_text="How long the text before works on."
+        choices=list(OVERLAP_NAMES),
+        default="1d",
+        help_text="How long the text before works on. It makes, rotates and revokes no tokens.",
+    )
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What a rotation takes."""
+        return {**self.validated_data, "overlap": OVERLAP_NAMES[self.validated_data["overlap"]]}
+
+
+class TokenRotateIn(RotateIn):
+    end_made = serializers.BooleanField(
+        default=False, help_text="End the tokens that it has made. Without it they go on."
     )
 
 
@@ -180,7 +193,7 @@ class Me(APIView):
 
     @extend_schema(operation_id="me_change", request=MeIn, responses=MeOut)
     def patch(self, request: Request) -> Response:
-        """Change your name, time zone and theme."""
+        """Change your name, time zone and theme. A service account is changed by the leads of its team."""
         body = MeIn(data=request.data)
         body.is_valid(raise_exception=True)
         services.change_profile(by=user_of(request), **body.validated_data)
@@ -307,24 +320,27 @@ class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericView
         return new_token(row, text, status=201)
 
     @refuses(409)
-    @extend_schema(request=RotateIn, responses=NewTokenOut)
+    @extend_schema(request=TokenRotateIn, responses=NewTokenOut)
     @action(detail=True, methods=["post"])
     def rotate(self, request: Request, pk: str) -> Response:
         """
         Give the token a new text and a new expiry after the same time. Only this response contains the text.
         With a token the expiry is not put off.
         """
-        body = RotateIn(data=request.data)
+        body = TokenRotateIn(data=request.data)
         body.is_valid(raise_exception=True)
         row = get_object_or_404(self.get_queryset(), pk=pk)
-        overlap = OVERLAP_NAMES[body.validated_data["overlap"]]
-        text = rotate_token(by=user_of(request), token=row, overlap=overlap, made_with=token_of(request))
+        text = rotate_token(by=user_of(request), token=row, made_with=token_of(request), **body.chosen)
         return new_token(row, text)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Revoke a token immediately, with those that it created or rotated."""
-        revoke_token(by=user_of(request), token=get_object_or_404(self.get_queryset(), pk=pk))
+        """
+        Revoke a token immediately, with those that it created or rotated. With a token: only one that may no
+        more than that.
+        """
+        token = get_object_or_404(self.get_queryset(), pk=pk)
+        revoke_token(by=user_of(request), token=token, made_with=token_of(request))
         return Response(status=204)
 
 

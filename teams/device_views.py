@@ -17,7 +17,7 @@ from core.scopes import Scope
 from teams import device_login
 from teams.access import user_of
 from teams.models import DeviceLogin, User
-from teams.token_views import ReachForm, ScopesField
+from teams.token_views import ReachForm, ScopesField, ask_again
 
 
 class CodeForm(forms.Form):
@@ -68,6 +68,7 @@ def _decided(request: HttpRequest, login: DeviceLogin, form: DecisionForm) -> Ht
     allow = request.POST.get("decision") == "allow"
     fields: dict[str, Any] = {}
     if allow:
+        ask_again(request)
         fields = {
             "scopes": form.cleaned_data.get("scopes", ()),
             "team": form.chosen["team"],

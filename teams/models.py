@@ -341,8 +341,11 @@ class ApiToken(models.Model):
     A bearer token `drg_…`, stored as its SHA-256. Its text is shown once, at creation and at rotation.
 
     It may do what its `user` may, within its `scopes`, in all teams of the user or only in `limited_to`.
-    After a rotation the text before it, of `previous_digest`, works until `previous_ends_at`.
+    After a rotation the text before it, of `previous_digest`, works until `previous_ends_at`; `by_previous`
+    says that the request was authenticated with that text, which others may know.
     """
+
+    by_previous = False
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(User, models.CASCADE, related_name="api_tokens")

@@ -36,6 +36,11 @@ def service_accounts_of(team: Team) -> QuerySet[User]:
     )
 
 
+def username_of(name: str, team: Team) -> str:
+    """Return the user name of an account, which nobody changes: by it the account is found."""
+    return f"{name}@{team.slug}"
+
+
 def create_service_account(*, by: User, team: Team, name: str, role: Role = Role.MEMBER) -> User:
     """
     Create an account with a role in the team.
@@ -53,7 +58,7 @@ def create_service_account(*, by: User, team: Team, name: str, role: Role = Role
     if role not in ROLES:
         raise Invalid("A service account is viewer or member: people decide on requests.", field="role")
     account = User(
-        username=f"{name}@{team.slug}",
+        username=username_of(name, team),
         first_name=name,
         last_name=f"(service account of {team.slug})",
         password=make_password(None),
@@ -139,11 +144,12 @@ def rotate_account_token(
     account: User,
     token: ApiToken,
     overlap: timedelta = DEFAULT_OVERLAP,
+    end_made: bool = False,
     made_with: ApiToken | None = None,
 ) -> str:
     """Rotate a token of an account, for a lead of its team (`teams.tokens.rotate_token`)."""
     require_role(by, team_of(account), at_least=Role.LEAD)
-    return rotate_token(by=by, token=token, overlap=overlap, made_with=made_with)
+    return rotate_token(by=by, token=token, overlap=overlap, end_made=end_made, made_with=made_with)
 
 
 @transaction.atomic

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.dispatch import Signal
 
-from core.errors import Conflict, Invalid
+from core.errors import Conflict, Forbidden, Invalid
 from teams.access import require_admin, require_role
 from teams.models import Membership, Role, Team, User, record_change
 from teams.sessions import end_sessions
@@ -126,7 +126,12 @@ FIELD_NAMES = {
 
 @transaction.atomic
 def change_profile(*, by: User, **fields: str) -> None:
-    """Change one's own account: `first_name`, `last_name`, `email`, `timezone`, `theme`."""
+    """
+    Change one's own account: `first_name`, `last_name`, `email`, `timezone`, `theme`. Raises Forbidden for a
+    service account, whose name its team has given.
+    """
+    if by.is_service_account:
+        raise Forbidden(f"{by.username} is a service account: the leads of its team manage it.")
     if not fields:
         return
     account = User.objects.filter(pk=by.pk)

@@ -5,9 +5,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from allauth.account.internal.flows.reauthentication import raise_if_reauthentication_required
 from django import forms
 from django.contrib import messages
-from django.db.models import QuerySet
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -80,6 +82,9 @@ class TokenForm(ReachForm):
 
 
 class RotateForm(forms.Form):
+    """How long the text before works on, and whether tokens end that this one has made."""
+
+    end_made = forms.BooleanField(required=False)
     overlap = forms.TypedChoiceField(
         label="The token before works for",
         choices=[(int(span.total_seconds()), text) for span, text in zip(OVERLAPS, TO_COME, strict=True)],
@@ -90,7 +95,15 @@ class RotateForm(forms.Form):
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:
     """Return the tokens that were not revoked, newest first, with what their rows show."""
-    return ApiToken.objects.filter(user=user, revoked_at=None).select_related("limited_to")
+    made = ApiToken.objects.filter(made_with=OuterRef("pk"), revoked_at=None, expires_at__gt=timezone.now())
+    count = made.order_by().values("made_with").annotate(number=Count("pk")).values("number")
+    tokens = ApiToken.objects.filter(user=user, revoked_at=None).select_related("limited_to")
+    return tokens.annotate(made=Coalesce(Subquery(count), 0))
+
+
+def ask_again(request: HttpRequest) -> None:
+    """Ask for password or second factor before the text of a token is shown, unless that was so just now."""
+    raise_if_reauthentication_required(request, app="teams")
 
 
 @never_cache
@@ -102,6 +115,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     form = TokenForm(person, request.POST or None)
     new_token, text = None, ""
     if request.method == "POST" and form.is_valid():
+        ask_again(request)
         try:
             new_token, text = create_token(by=person, **form.chosen)
         except PortalError as refusal:
@@ -151,8 +165,9 @@ def rotate(request: HttpRequest, token_id: UUID) -> HttpResponse:
     form = RotateForm(request.POST)
     if not form.is_valid():
         return render(request, "404.html", status=422)
+    ask_again(request)
     try:
-        text = rotate_token(by=person, token=token, overlap=form.cleaned_data["overlap"])
+        text = rotate_token(by=person, token=token, **form.cleaned_data)
     except PortalError as refusal:
         messages.error(request, refusal.message)
         return redirect("teams:tokens")

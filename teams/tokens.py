@@ -27,7 +27,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from core.limits import limit_to_team
 from core.origin import Source, came_from, client_address
 from core.prepared import Prepared, Statement
-from core.scopes import Scope, ScopeMissing
+from core.scopes import Scope, ScopeMissing, require_current_text
 from core.times import require_date, utc_moment
 from teams.access import TEAM_FIELDS, USER_FIELDS, role_in, roles_from_rows
 from teams.audit.refusals import record_refused_token
@@ -129,11 +129,16 @@ def create_token(
 
 
 def rotate_token(
-    *, by: User, token: ApiToken, overlap: timedelta = DEFAULT_OVERLAP, made_with: ApiToken | None = None
+    *,
+    by: User,
+    token: ApiToken,
+    overlap: timedelta = DEFAULT_OVERLAP,
+    end_made: bool = False,
+    made_with: ApiToken | None = None,
 ) -> str:
     """
     Give a token a new text with the lifetime that it had; return the text, which is not stored. The one
-    before works for `overlap`, an earlier one ends now.
+    before works for `overlap`, an earlier one ends now. Tokens that it has made go on, unless `end_made`.
 
     With a token, `made_with`, the rotated one has no more scopes, teams or time than that, and ends with it,
     as one that it has made: whoever has that token has the new text. Raises Conflict for a token that was
@@ -169,12 +174,20 @@ def rotate_token(
             raise Conflict(f"“{token.title}” was rotated or revoked in the meantime. Look again.")
         ended = f"; the text before works until {utc_moment(now + overlap)}" if overlap else ""
         record_token_change(by=by, token=token, change=f"rotated{ended}")
+        if end_made:
+            made = ApiToken.objects.filter(made_with=token).exclude(pk=(made_with or token).pk)
+            made.revoke(by=by, reason="the token that made it was rotated")
     return text
 
 
 @transaction.atomic
-def revoke_token(*, by: User, token: ApiToken) -> None:
-    """Revoke a token of `by` at once, with those made with it. Repeating it keeps the first time."""
+def revoke_token(*, by: User, token: ApiToken, made_with: ApiToken | None = None) -> None:
+    """
+    Revoke a token of `by` at once, with those made with it. Repeating it keeps the first time. With a token,
+    `made_with`, only what has no more scopes or teams than that: ScopeMissing, Forbidden for others.
+    """
+    if made_with is not None:
+        _require_within(made_with, token.scopes, token.limited_to)
     ApiToken.objects.filter(pk=token.pk, user=by).revoke(by=by)
 
 
@@ -186,7 +199,11 @@ def _known(scopes: Collection[str]) -> list[str]:
 
 
 def _require_within(maker: ApiToken, scopes: Collection[str], team: Team | None) -> None:
-    """Raise ScopeMissing or Forbidden if a token of these scopes and this team may do more than `maker`."""
+    """
+    Raise ScopeMissing or Forbidden if a token of these scopes and this team may do more than `maker`, or if
+    the request has the text of `maker` from before its rotation.
+    """
+    require_current_text(maker)
     for scope in Scope:
         if scope in scopes and scope not in maker.scopes:
             raise ScopeMissing(scope)
@@ -267,6 +284,7 @@ def find_token(text: str, request: HttpRequest | None = None) -> ApiToken | None
         split = len(TOKEN_FIELDS)
         token = ApiToken.from_db("default", TOKEN_FIELDS, values[:split])
         token.user = user = User.from_db("default", USER_FIELDS, values[split:])
+        token.by_previous = token.digest != digest(text)
         if user.tokens_suspended_at is not None and user.tokens_suspended_at <= now:
             raise TokensSuspended(
                 f"API tokens of {user.username} are suspended since {utc_moment(user.tokens_suspended_at)}: "

@@ -18,7 +18,7 @@ from core.scopes import Scope, needs
 from teams.access import team_for, user_of
 from teams.login_api import GrantedTokenOut, LoginView, granted
 from teams.models import Role, User
-from teams.service_accounts import service_accounts_of
+from teams.service_accounts import service_accounts_of, username_of
 
 
 class KubernetesLoginIn(Input):
@@ -66,7 +66,8 @@ class WorkloadIdentityViewSet(IdempotentWrites, viewsets.GenericViewSet[Workload
 
     def _account(self, *, at_least: Role) -> User:
         team = team_for(user_of(self.request), self.kwargs["slug"], at_least=at_least)
-        return get_object_or_404(service_accounts_of(team), first_name=self.kwargs["name"])
+        name = username_of(self.kwargs["name"], team)
+        return get_object_or_404(service_accounts_of(team), username=name)
 
     def get_queryset(self) -> QuerySet[WorkloadIdentity]:
         return services.identities_of(self._account(at_least=Role.LEAD))

@@ -14,7 +14,7 @@ from core.idempotency import IdempotentWrites
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import user_of
-from teams.api import OVERLAP_NAMES, RotateIn
+from teams.api import RotateIn
 from teams.identity.views import provider_for
 from teams.scim.pages import ScimUse, scim_use
 from teams.scim.tokens import create_scim_token, remove_scim_token
@@ -61,11 +61,8 @@ class ScimView(IdempotentWrites, APIView):
         """Make a token, or give the one that there is a new text. Only this response contains it."""
         body = RotateIn(data=request.data)
         body.is_valid(raise_exception=True)
-        provider, overlap = (
-            provider_for(request._request, slug),
-            OVERLAP_NAMES[body.validated_data["overlap"]],
-        )
-        _token, text = create_scim_token(by=user_of(request), provider=provider, overlap=overlap)
+        provider = provider_for(request._request, slug)
+        _token, text = create_scim_token(by=user_of(request), provider=provider, **body.chosen)
         return Response({**_out(scim_use(provider)), "token": text}, status=201)
 
     @extend_schema(operation_id="identity_provider_scim_end", responses={204: None})

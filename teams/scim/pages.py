@@ -21,7 +21,7 @@ from teams.scim.groups import groups_of
 from teams.scim.models import ScimToken
 from teams.scim.people import people_of
 from teams.scim.tokens import create_scim_token, remove_scim_token
-from teams.token_views import RotateForm
+from teams.token_views import RotateForm, ask_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ def provider_scim(request: HttpRequest, slug: str) -> HttpResponse:
         overlap = form.cleaned_data["overlap"] if form.is_valid() else None
         if overlap is None:
             return render(request, "404.html", status=422)
+        ask_again(request)
         try:
             _token, text = create_scim_token(by=user_of(request), provider=provider, overlap=overlap)
         except PortalError as refusal:

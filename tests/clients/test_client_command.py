@@ -165,6 +165,10 @@ def test_a_login_is_allowed_in_a_browser_and_its_token_works(shell, simulated):
             fields = dict(re.findall(r'name="(csrfmiddlewaretoken|code)" value="([^"]+)"', page))
             allowed = {**fields, "scopes": ["request"], "team": "", "days": "7", "decision": "allow"}
             answer = browser.post("/device/", data=allowed, headers={"Referer": simulated.url})
+            token = re.search(r'csrfmiddlewaretoken" value="([^"]+)', answer.text)[1]
+            password = {"csrfmiddlewaretoken": token, "password": "demo", "next": "/device/"}
+            again = "/accounts/reauthenticate/?next=%2Fdevice%2F"
+            answer = browser.post(again, data=password, headers={"Referer": simulated.url})
             assert "The program has its token in a few seconds" in answer.text
         _shown, said = command.communicate(timeout=patience.PAGE)
         assert command.returncode == 0, said

@@ -62,6 +62,12 @@ def confirm(client: Client, password: str) -> Any:
     return client.post("/accounts/reauthenticate/", {"password": password, "next": "/me/"})
 
 
+def confirmed(client: Client, password: str) -> Client:
+    """Return a browser whose person has entered the password just now."""
+    assert confirm(client, password).status_code == 302
+    return client
+
+
 @pytest.fixture
 def api():
     """An API client with the session of a person, or with a bearer token."""

@@ -34,6 +34,7 @@ def ask(api, started):
 
 
 def allow(person, started, **fields):
+    person.post("/accounts/reauthenticate/", {"password": "alice"})
     body = {"code": started["user_code"], "decision": "allow", "scopes": ["request"], "days": "30"}
     return person.post(PAGE, body | fields)
 

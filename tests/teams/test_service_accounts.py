@@ -19,6 +19,7 @@ from teams.service_accounts import create_service_account
 from teams.services import add_member, set_platform_admin
 from teams.tokens import find_token
 from tests.factories import make_user
+from tests.teams.conftest import confirmed
 
 PEOPLE = "/teams/vision/people/"
 API = "/api/v1/teams/vision/service-accounts/"
@@ -175,7 +176,7 @@ def test_the_number_of_queries_of_the_members_page_does_not_grow(browse, ci, len
 
 
 def test_a_token_is_made_rotated_and_revoked_on_the_page_of_the_account(browse, ci, lena):
-    person, address = browse(lena), page_of(ci)
+    person, address = confirmed(browse(lena), "lena"), page_of(ci)
     made = person.post(address, {"title": "nightly", "scopes": ["request"], "days": "90"})
     (first,) = set(re.findall(r"drg_\w{46}", made.text))
     row = find_token(first)
@@ -254,3 +255,24 @@ def test_its_token_expires_within_a_year(ci, lena):
     row, _text = token_for(ci, lena)
     row.refresh_from_db()
     assert row.expires_at - row.created_at <= timedelta(days=90)
+
+
+@pytest.mark.security("access", "a service account that takes the name of another one, or of a person")
+def test_service_account_does_not_change_its_name(api, ci, lena, vision):
+    create_service_account(by=lena, team=vision, name="other")
+    _row, text = token_for(ci, lena)
+    for fields in ({"first_name": "other"}, {"last_name": "Maier"}, {"timezone": "Europe/Berlin"}, {}):
+        assert api(token=text).patch("/api/v1/me/", fields, format="json").status_code == 403
+    ci.refresh_from_db()
+    assert ci.label == "ci-train (service account of vision)"
+
+
+def test_service_account_is_found_by_what_it_cannot_share(api, ci, lena, olga, vision):
+    """One that had renamed itself, when that was possible, neither hides another one nor breaks its page."""
+    other = create_service_account(by=lena, team=vision, name="other")
+    User.objects.filter(pk=ci.pk).update(first_name="other")
+    for name, account in (("other", other), ("ci-train", ci)):
+        one = f"{API}{name}/"
+        assert api(lena).get(one).json()["id"] == str(account.pk)
+        assert api(lena).get(f"{one}tokens/").status_code == 200
+        assert api(olga).get(f"{one}workloads/").status_code == 200

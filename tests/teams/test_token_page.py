@@ -7,12 +7,13 @@ from django.utils import timezone
 from teams.models import ApiToken, recorded_changes
 from teams.tokens import create_token, find_token
 from tests.factories import make_token
+from tests.teams.conftest import confirm, confirmed
 
 TOKENS = "/me/tokens/"
 
 
 def test_new_token_is_shown_once_and_works(browse, api, alice):
-    person = browse(alice)
+    person = confirmed(browse(alice), "alice")
     made = person.post(TOKENS, {"title": "Notebook", "days": "30"})
     token = re.findall(r"drg_[\w-]+", made.text)[0]
     assert made.headers["Cache-Control"].startswith("max-age=0, no-cache, no-store")
@@ -29,10 +30,21 @@ def test_only_the_digest_of_a_token_is_stored(alice):
 
 
 def test_token_form_sets_the_expiry(browse, alice):
-    browse(alice).post(TOKENS, {"title": "Notebook", "days": "7"})
+    confirmed(browse(alice), "alice").post(TOKENS, {"title": "Notebook", "days": "7"})
     expires_at = ApiToken.objects.get().expires_at
     assert expires_at is not None
     assert timedelta(days=6, hours=23) < expires_at - timezone.now() <= timedelta(days=7)
+
+
+@pytest.mark.security("sign-in", "makes a token in the session of another")
+def test_token_is_made_only_after_the_password(browse, alice):
+    person = browse(alice)
+    asked = person.post(TOKENS, {"title": "Notebook", "days": "7"})
+    assert asked.url.startswith("/accounts/reauthenticate/?next=")
+    assert confirm(person, "wrong").status_code == 200
+    assert not ApiToken.objects.exists()
+    made = person.post("/accounts/reauthenticate/", {"password": "alice", "next": TOKENS})
+    assert find_token(re.findall(r"drg_\w{46}", made.text)[0]).title == "Notebook"  # as it was filled in
 
 
 def test_token_form_without_title_or_with_unknown_lifetime_is_422(browse, alice):

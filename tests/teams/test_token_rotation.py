@@ -6,12 +6,14 @@ from functools import partial
 
 import pytest
 import time_machine
+from drf_spectacular.generators import SchemaGenerator
 
-from core.errors import Conflict
+from core.errors import Conflict, Forbidden
 from teams import tokens
 from teams.models import ApiToken, recorded_changes
 from teams.tokens import find_token, revoke_token, rotate_token
 from tests.factories import make_token, make_user
+from tests.teams.conftest import confirmed
 from tests.threads import Race, without_lock
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
@@ -188,7 +190,7 @@ def test_the_token_of_somebody_else_is_404(api, browse, alice, eve):
 
 def test_the_page_rotates_shows_the_text_once_and_says_when_the_old_one_ends(browse, alice):
     row, old = make_token(alice)
-    person = browse(alice)
+    person = confirmed(browse(alice), "alice")
     page = person.post(f"/me/tokens/{row.pk}/rotate", {"overlap": "86400"})
     (new,) = set(re.findall(r"drg_\w{46}", page.text))
     assert new != old
@@ -198,3 +200,89 @@ def test_the_page_rotates_shows_the_text_once_and_says_when_the_old_one_ends(bro
     assert "rotated, the old one ends" in again
     assert person.post(f"/me/tokens/{row.pk}/rotate", {"overlap": "5"}).status_code == 422
     assert person.get(f"/me/tokens/{row.pk}/rotate").status_code == 405
+
+
+# The text before a rotation may be that of a thief.
+
+
+@pytest.fixture
+def rotated(alice) -> tuple[ApiToken, str, str]:
+    """A token with the text before its rotation and the one after it; it has made another one."""
+    row, old = make_token(alice, "leaked", scopes=["request", "admin"])
+    row.refresh_from_db()
+    tokens.create_token(by=alice, title="child", made_with=row)
+    new = rotate_token(by=alice, token=row, overlap=DAY)
+    return row, old, new
+
+
+def writes_of_secrets() -> list[tuple[str, str]]:
+    """Each write of a view whose answers have a secret: its method and address."""
+    generator = SchemaGenerator()
+    generator._initialise_endpoints()
+    found = [(method.lower(), path, callback.cls) for path, _, method, callback in generator.endpoints or ()]  # type: ignore[misc]
+    return [
+        (method, path) for method, path, view in found if getattr(view, "shown_once", ()) and method != "get"
+    ]
+
+
+@pytest.mark.security("scopes", "makes, rotates, revokes with the text of a token from before its rotation")
+def test_text_before_rotation_is_403_wherever_a_secret_is_made(api, rotated):
+    _row, old, new = rotated
+    operations = writes_of_secrets()
+    assert len(operations) > 10
+    for method, path in operations:
+        address = re.sub(r"\{\w+\}", "00000000-0000-7000-8000-000000000000", path)
+        answer = getattr(api(token=old), method)(address, {}, format="json")
+        assert (answer.status_code, "from before its rotation" in answer.json()["detail"]) == (403, True), (
+            path
+        )
+        other = getattr(api(token=new), method)(address, {}, format="json")
+        assert "from before its rotation" not in (other.text or ""), path
+
+
+@pytest.mark.security("scopes", "takes a token over with its text from before a rotation")
+def test_text_before_rotation_neither_makes_nor_rotates_tokens(api, alice, rotated):
+    row, old, _new = rotated
+    assert api(token=old).get("/api/v1/me/").status_code == 200
+    maker = find_token(old)
+    for service in (
+        partial(tokens.create_token, title="thief"),
+        partial(rotate_token, token=row),
+        partial(revoke_token, token=row),
+    ):
+        with pytest.raises(Forbidden, match="from before its rotation"):
+            service(by=alice, made_with=maker)
+    assert ApiToken.objects.filter(revoked_at=None).count() == 2
+
+
+@pytest.mark.parametrize("end_made", [False, True])
+def test_rotation_ends_what_the_token_has_made_only_if_asked(api, alice, rotated, end_made):
+    row, _old, _new = rotated
+    kept, _text = make_token(alice, "another")
+    address = f"/api/v1/tokens/{row.pk}/rotate/"
+    answer = api(alice).post(address, {"end_made": end_made}, format="json")
+    assert answer.status_code == 200
+    left = set(ApiToken.objects.filter(revoked_at=None).values_list("title", flat=True))
+    assert left == {"leaked", kept.title} | (set() if end_made else {"child"})
+
+
+def test_page_offers_to_end_what_a_token_has_made(browse, alice, rotated):
+    row, _old, _new = rotated
+    person = confirmed(browse(alice), "alice")
+    assert "end the 1 it has made" in person.get("/me/tokens/").text
+    page = person.post(f"/me/tokens/{row.pk}/rotate", {"overlap": "0", "end_made": "on"})
+    assert page.status_code == 200
+    assert not ApiToken.objects.filter(title="child", revoked_at=None).exists()
+    assert "it has made" not in person.get("/me/tokens/").text
+
+
+@pytest.mark.security("scopes", "revokes a token of its person that may more, or is of another team")
+def test_token_revokes_only_what_may_no_more_than_itself(api, alice, vision):
+    strong, _text = make_token(alice, "strong", scopes=["admin"])
+    wide, _text = make_token(alice, "wide", scopes=["request"])
+    weak, text = make_token(alice, "weak", scopes=["request"], team=vision)
+    for row, status in ((strong, 404), (wide, 404), (weak, 204)):
+        assert api(token=text).delete(f"/api/v1/tokens/{row.pk}/").status_code == status
+    _other, text = make_token(alice, "other", scopes=["request"])
+    assert api(token=text).delete(f"/api/v1/tokens/{strong.pk}/").json()["code"] == "scope_missing"
+    assert api(token=text).delete(f"/api/v1/tokens/{wide.pk}/").status_code == 204

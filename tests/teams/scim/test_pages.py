@@ -7,6 +7,7 @@ from django.test import Client
 
 from teams.scim.models import ScimToken
 from tests.factories import make_user
+from tests.teams.conftest import confirmed
 
 PAGE, API = "/settings/sign-in/providers/okta/scim/", "/api/v1/identity-providers/okta/scim/"
 TEXT = re.compile(r"drg_[0-9A-Za-z]{46}")
@@ -16,7 +17,7 @@ TEXT = re.compile(r"drg_[0-9A-Za-z]{46}")
 def admin(root):
     client = Client()
     client.force_login(root)
-    return client
+    return confirmed(client, "root")
 
 
 def works(okta, text) -> bool:
