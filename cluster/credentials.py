@@ -24,6 +24,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from core.addresses import reason_to_refuse_host
 from core.errors import Invalid
+from core.yaml_documents import read_yaml
 
 FLATTEN = "kubectl config view --raw --flatten --minify"
 FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -65,9 +66,10 @@ def kubeconfig_entry(text: str, context: str = "") -> KubeconfigEntry:
 @sensitive_variables()
 def _document(text: str) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError):
-        document = None  # the parser's message quotes the text, and with it the token
+        documents = [value for _node, value in read_yaml(text, "The kubeconfig")]
+    except Invalid:
+        documents = []  # the message of the reader may quote the text, and with it the token
+    document = documents[0] if len(documents) == 1 else None
     if not isinstance(document, dict) or document.get("kind") != "Config":
         raise Invalid("This is not a kubeconfig: a YAML document of kind Config is expected.")
     return document

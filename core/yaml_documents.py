@@ -1,12 +1,14 @@
 """
-YAML files of several documents: reads them, and names the line of everything that is wrong.
+YAML of users: the one reader of it, and files of several documents of the portal's own kinds.
 
-Problems are collected, so that one run shows all of them.
+The reader decides and reads with one parser, so that no text passes its limits in another reading, and gives
+what JSON has: a date stays text, as in Kubernetes. Problems of documents are collected, so that one run shows
+all of them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,7 +20,6 @@ from core.errors import Invalid
 from core.times import parse_duration
 
 MAX_BYTES = 1 << 20
-MAX_LEVELS = 50
 API_VERSION = "dragoman.dev/v1"
 
 type Step = str | int
@@ -49,8 +50,6 @@ class YamlDocument:
     def keys_of(self, kind: str, keys: frozenset[str]) -> dict[str, Any]:
         """Return the content of a document of this kind; its keys are `keys`, `apiVersion` and `kind`."""
         content = self.mapping((), self.content, keys | {"apiVersion", "kind"})
-        for path, key in _duplicate_keys(self.node):
-            self.refuse(f"{key} appears twice.", path)
         for key, value in (("apiVersion", API_VERSION), ("kind", kind)):
             if content.get(key) != value:
                 self.refuse(f"{key} must be {value}.", (key,))
@@ -115,20 +114,9 @@ def read_documents(text: str, name: str, *, subject: str) -> list[YamlDocument]:
     """
     Return the documents of a file called `name`; `subject` is what it should have at least one of.
 
-    Raises Invalid for what is not YAML, for aliases, and for a file that is too large or nested too deeply.
+    Raises Invalid for what `read_yaml` refuses.
     """
-    if len(text.encode()) > MAX_BYTES:
-        raise _refused(f"{name} is larger than {MAX_BYTES >> 10} KiB.")
-    try:
-        _require_plain(text, name)
-        nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_empty(node)]
-        documents = [YamlDocument(name, node, yaml.SafeLoader("").construct_document(node)) for node in nodes]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line, why = mark.line + 1 if mark else 1, getattr(error, "problem", error)
-        raise _refused(f"{name}, line {line}: this is not YAML: {why}.") from None
-    except ValueError as error:  # 2026-02-31 looks like a date to YAML
-        raise _refused(f"{name} cannot be read: {error}.") from None
+    documents = [YamlDocument(name, node, content) for node, content in read_yaml(text, name)]
     if not documents:
         raise _refused(f"{name} has no {subject}.")
     return documents
@@ -141,18 +129,167 @@ def require_sound(documents: Sequence[YamlDocument], *others: str) -> None:
         raise Invalid(" ".join(problems), problems=problems)
 
 
-def _require_plain(text: str, name: str) -> None:
-    """Raise Invalid for aliases (a few lines of them can fill the memory) and for deep nesting."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        if isinstance(event, yaml.AliasEvent):
-            raise _refused(f"{name}, line {line}: aliases are not supported; write the value out.")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_LEVELS:
-            raise _refused(
-                f"{name}, line {line}: more than {MAX_LEVELS} levels of nesting are not supported."
+@dataclass(frozen=True, slots=True)
+class YamlLimits:
+    """What a file may have at most. `nodes` and `bytes` count aliases as if they were written out."""
+
+    bytes: int = MAX_BYTES
+    documents: int = 1000
+    levels: int = 50
+    nodes: int = 200_000
+
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+TAG = "tag:yaml.org,2002:"
+SCALARS = frozenset(("str", "timestamp", "merge", "value", "null", "bool", "int", "float"))
+MAX_DIGITS = 40  # of a number; Kubernetes has 64 bits
+
+
+def read_yaml(text: str, name: str, limits: YamlLimits | None = None) -> list[tuple[yaml.Node, Any]]:
+    """
+    Return the root and the value of each document of `text`, without empty ones; values are those of JSON.
+
+    Raises Invalid with the line for what is not YAML, is beyond a limit, or has no counterpart in JSON.
+    """
+    reader = _Reader(name, limits or YamlLimits())
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError as error:
+        raise reader.refused(
+            text.count("\n", 0, error.start), "a character is half of a surrogate pair"
+        ) from None
+    if len(raw) > reader.limits.bytes:
+        size = reader.limits.bytes
+        raise _refused(f"{name} has {len(raw):,} bytes; the limit is {size:,}.")
+    try:
+        reader.count(yaml.parse(raw, Loader=LOADER))
+        nodes = [node for node in yaml.compose_all(raw, Loader=LOADER) if node and not _is_empty(node)]
+    except yaml.reader.ReaderError as error:
+        line = raw.count(b"\n", 0, error.position)
+        raise reader.refused(line, f"this is not YAML: {error.reason}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)  # of the end of the text it is a line further
+        line = min(mark.line, raw.rstrip(b"\r\n").count(b"\n")) if mark else 0
+        raise reader.refused(line, f"this is not YAML: {_problem(error)}") from None
+    for node in nodes:
+        reader.measure(node)
+    values = [(node, reader.value(node)) for node in nodes]
+    return [(node, value) for node, value in values if value is not None]
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    return str(getattr(error, "problem", None) or str(error).partition("\n")[0])
+
+
+class _Reader:
+    """Turns nodes into values of JSON within the limits of a file called `name`."""
+
+    def __init__(self, name: str, limits: YamlLimits) -> None:
+        self.name, self.limits = name, limits
+        self.sizes: dict[yaml.Node, tuple[int, int, int] | None] = {}  # levels, nodes, characters
+
+    def refused(self, line: int, what: str) -> Invalid:
+        return _refused(f"{self.name}, line {line + 1}: {what}.")
+
+    def count(self, events: Iterator[yaml.Event]) -> None:
+        """Refuse too many documents, nodes and levels while they are parsed, before anything is kept."""
+        documents = nodes = levels = 0
+        for event in events:
+            line = event.start_mark.line if event.start_mark else 0
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            nodes += isinstance(event, yaml.NodeEvent)
+            levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+                event, yaml.CollectionEndEvent
             )
+            for number, limit, what in (
+                (documents, self.limits.documents, "documents"),
+                (nodes, self.limits.nodes, "values"),
+                (levels, self.limits.levels, "levels"),
+            ):
+                if number > limit:
+                    raise self.refused(line, f"the limit is {limit:,} {what}")
+
+    def measure(self, node: yaml.Node) -> tuple[int, int, int]:
+        """
+        Refuse what is too large once its aliases are written out; return levels, nodes and characters of it.
+
+        An alias stands after what it names, so this goes no deeper than the text.
+        """
+        if node in self.sizes:
+            size = self.sizes[node]
+            if size is None:
+                raise self.refused(node.start_mark.line, "this refers to itself")
+            return size
+        self.sizes[node] = None
+        if isinstance(node, yaml.ScalarNode):
+            levels, nodes, characters = 0, 1, len(node.value) + 1
+        else:
+            pairs = isinstance(node, yaml.MappingNode)
+            inner = [self.measure(child) for entry in node.value for child in (entry if pairs else (entry,))]
+            levels = 1 + max((size[0] for size in inner), default=0)
+            nodes, characters = (1 + sum(size[part] for size in inner) for part in (1, 2))
+        for number, limit, what in (
+            (levels, self.limits.levels, "levels"),
+            (nodes, self.limits.nodes, "values"),
+            (characters, self.limits.bytes, "characters"),
+        ):
+            if number > limit:
+                raise self.refused(
+                    node.start_mark.line, f"with its aliases written out it has more than {limit:,} {what}"
+                )
+        self.sizes[node] = levels, nodes, characters
+        return levels, nodes, characters
+
+    def value(self, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG}seq":
+            return [self.value(child) for child in node.value]
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{TAG}map":
+            return self._mapping(node)
+        if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(TAG) in SCALARS:
+            return self._scalar(node, node.tag.removeprefix(TAG))
+        tag = node.tag.replace(TAG, "!!")
+        raise self.refused(node.start_mark.line, f"the tag {tag[:60]} is not supported")
+
+    def _mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key, child in node.value:
+            line = key.start_mark.line
+            if not isinstance(key, yaml.ScalarNode):
+                raise self.refused(line, "a key must be text")
+            if key.value in own:
+                raise self.refused(line, f"{key.value[:60]} appears twice")
+            content = self.value(child)
+            if key.tag != f"{TAG}merge":
+                own[key.value] = content
+                continue
+            for part in content if isinstance(content, list) else [content]:
+                if not isinstance(part, dict):
+                    raise self.refused(line, "<< needs a mapping")
+                merged = part | merged
+        return merged | own
+
+    def _scalar(self, node: yaml.ScalarNode, kind: str) -> Any:
+        """Return a scalar as Kubernetes reads it: times such as 12:30 and dates are text."""
+        text, line = str(node.value), node.start_mark.line
+        if kind in ("str", "timestamp", "merge", "value") or (kind in ("int", "float") and ":" in text):
+            return text
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return text.lower() in ("true", "yes", "on")
+        digits = text.replace("_", "").lower().removeprefix("+")
+        try:
+            if len(digits) > MAX_DIGITS:
+                raise ValueError
+            if kind == "float" and math.isfinite(number := float(digits)):
+                return number
+            if kind == "int":
+                is_octal = digits.lstrip("-").isdecimal() and digits.lstrip("-").startswith("0")
+                return int(digits, 8 if is_octal else 0)
+        except ValueError:
+            pass
+        raise self.refused(line, f"{text[:60]} is no number or text here; put it in quotes")
 
 
 def _refused(sentence: str) -> Invalid:
@@ -179,16 +316,3 @@ def _line(node: yaml.Node, path: YamlPath) -> int:
             break
         node = child
     return line
-
-
-def _duplicate_keys(node: yaml.Node, path: YamlPath = ()) -> Iterator[tuple[YamlPath, str]]:
-    """Yield path and name of keys that a mapping has twice: YAML would silently take the last."""
-    if isinstance(node, yaml.MappingNode):
-        for key, times in Counter(str(key.value) for key, _value in node.value).items():
-            if times > 1:
-                yield (*path, key), key
-        for key, value in node.value:
-            yield from _duplicate_keys(value, (*path, str(key.value)))
-    elif isinstance(node, yaml.SequenceNode):
-        for number, value in enumerate(node.value):
-            yield from _duplicate_keys(value, (*path, number))

@@ -16,6 +16,7 @@ from claims.catalogue.selectors import Conditions, conditions_in, new_spec, pars
 from claims.catalogue.sharing import Sharing
 from claims.models import LIMITS, Limit, Profile, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
+from core.errors import Invalid
 from core.inputs import DurationText
 from core.text import as_options
 from core.yaml_documents import MAX_BYTES
@@ -195,8 +196,8 @@ class ProfileForm(forms.Form):
     def spec_from_yaml(self) -> dict[str, Any]:
         try:
             return parse_spec(self.cleaned_data.get("spec_yaml") or "")
-        except ValueError as error:
-            self.add_error("spec_yaml", str(error))
+        except Invalid as refusal:
+            self.add_error("spec_yaml", refusal.message)
             return {}
 
 

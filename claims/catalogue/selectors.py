@@ -17,9 +17,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
+from core.errors import Invalid
 from core.text import counted
+from core.yaml_documents import YamlLimits, read_yaml
 from dra import validation
 from dra.cel.idioms import comparison, quoted
 from dra.objects import Json, alternatives, constraints, requests
@@ -171,43 +171,24 @@ def _fits_text_field(text: str, max_length: int) -> bool:
     return 0 < len(text) <= max_length and text == text.strip() and text.isprintable()
 
 
-MAX_LEVELS = 50  # a spec has about ten
+SPEC_LIMITS = YamlLimits(bytes=256 * 1024, documents=1, nodes=10_000)
 
 
 def parse_spec(text: str) -> dict[str, Any]:
     """
     Return the spec in `text`: of a ResourceClaim manifest its spec, otherwise all of it.
 
-    Raises ValueError with a sentence if it is not YAML, not a mapping, or cannot be JSON.
+    Raises Invalid with a sentence if it is not YAML, or not a mapping.
     """
-    try:
-        _require_plain(text)
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(f"This is not YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise ValueError("Enter the spec of a ResourceClaim. It starts with the key devices.")
-    if document.get("kind") == "ResourceClaim" and isinstance(document.get("spec"), dict):
-        document = document["spec"]  # a profile has no metadata
-    spec: dict[str, Any] = document
-    try:
-        text = json.dumps(spec, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError("The spec has a value that JSON does not have, such as a date.") from error
-    if "\\u0000" in text:
-        raise ValueError("The spec has a character that cannot be stored.")
+    documents = [value for _node, value in read_yaml(text, "The spec", SPEC_LIMITS)]
+    if not documents or not isinstance(documents[0], dict):
+        raise Invalid("Enter the spec of a ResourceClaim. It starts with the key devices.")
+    spec: dict[str, Any] = documents[0]
+    if spec.get("kind") == "ResourceClaim" and isinstance(spec.get("spec"), dict):
+        spec = spec["spec"]  # a profile has no metadata
+    if "\\u0000" in json.dumps(spec):
+        raise Invalid("The spec has a character that cannot be stored.")
     return spec
-
-
-def _require_plain(text: str) -> None:
-    """Raise ValueError for aliases (a few lines of them can fill the memory) and for deep nesting."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("Aliases are not supported. Write the value out.")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_LEVELS:
-            raise ValueError(f"More than {MAX_LEVELS} levels of nesting are not supported.")
 
 
 def yaml_only_parts(spec: Json) -> list[str]:

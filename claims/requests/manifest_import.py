@@ -12,12 +12,11 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-import yaml
-
 from claims.catalogue.sharing import least_memory
 from claims.catalogue.versions import DiffLine, spec_diff, text_diff
 from claims.models import Delivery, Profile, ProfileVersion
 from core.errors import Invalid
+from core.yaml_documents import YamlLimits, read_yaml
 from dra import quota
 from dra.blockers import Blockers, find_blockers
 from dra.cluster_snapshot import ClusterSnapshot, flatten_lists
@@ -66,26 +65,11 @@ class Document:
 def read_documents(text: str, name: str) -> list[Document]:
     """Read YAML or JSON, with multiple documents or lists. Raise `Invalid` with the line of the error."""
     documents = []
-    try:
-        loader = yaml.SafeLoader(text)
-        while loader.check_node():
-            node = loader.get_node()
-            if node is None or (isinstance(node, yaml.ScalarNode) and not node.value):
-                continue  # an empty document
-            line = node.start_mark.line + 1
-            content = loader.construct_document(node)
-            if content is None:
-                continue
-            if not isinstance(content, dict):
-                raise Invalid(f"{name}, line {line}: this is not a Kubernetes object.")
-            documents += [Document(line, item) for item in flatten_lists([content])]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise Invalid(f"{name}, line {line}: invalid YAML: {problem}.") from None
-    except ValueError as error:  # 2026-02-31 looks like a date to YAML
-        raise Invalid(f"{name} cannot be read: {error}.") from None
+    for node, content in read_yaml(text, name, FILE_LIMITS):
+        line = node.start_mark.line + 1
+        if not isinstance(content, dict):
+            raise Invalid(f"{name}, line {line}: this is not a Kubernetes object.")
+        documents += [Document(line, item) for item in flatten_lists([content])]
     if not documents:
         raise Invalid(f"{name} is empty.")
     return documents
@@ -310,9 +294,10 @@ def _examples(snapshot: ClusterSnapshot, spec: Json, match: Preview, index: int)
     return tuple(dropped(snapshot, spec, index, limit=MAX_EXAMPLES).drops)
 
 
-MAX_DEPTH = 40  # levels; a claim has about 10
 MAX_FILE_LENGTH = 64_000  # characters; one claim has about 1,000
 MAX_DOCUMENTS = 50
+# A claim has about 10 levels and 30 values.
+FILE_LIMITS = YamlLimits(bytes=4 * MAX_FILE_LENGTH, documents=MAX_DOCUMENTS, levels=40, nodes=10_000)
 MAX_DEVICE_REQUESTS = 100  # of all claims of a file, with alternatives; each is compared with every profile
 MAX_SECONDS = 5  # processor time to compare one file with all profiles
 MAX_NEAREST = 3
@@ -402,7 +387,6 @@ def import_claims(
     claims that were compared within `MAX_SECONDS`.
     """
     _require_at_most(MAX_FILE_LENGTH, len(text), "characters", file)
-    _require_plain(text, file)
     documents = read_documents(text, file)
     _require_at_most(MAX_DOCUMENTS, len(documents), "objects", file)
     specs = requested_specs(documents, file, lambda *_key: None)
@@ -521,20 +505,3 @@ def _distance(match: ProfileMatch, spec: Json) -> tuple[int, int]:
 def _require_at_most(limit: int, number: int, counted: str, file: str) -> None:
     if number > limit:
         raise Invalid(f"{file} has {number:,} {counted}; the limit is {limit:,}.")
-
-
-def _require_plain(text: str, file: str) -> None:
-    """Refuse what is expensive to read: aliases, which can expand to a huge object, depth, many documents."""
-    depth = documents = 0
-    try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            if isinstance(event, yaml.AliasEvent):
-                raise Invalid(f"{file}, line {line}: YAML aliases are not supported; write the object out.")
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise Invalid(f"{file}, line {line}: the limit is {MAX_DEPTH} levels.")
-    except yaml.YAMLError:
-        return  # `read_documents` reports the error with its line
-    _require_at_most(MAX_DOCUMENTS, documents, "documents", file)

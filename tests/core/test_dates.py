@@ -94,5 +94,5 @@ def test_a_duration_of_centuries_is_no_duration(browser, claim):
 
 
 def test_a_deep_specification_is_refused():
-    with pytest.raises(ValueError, match="More than 50 levels of nesting are not supported"):
+    with pytest.raises(Invalid, match=r"The spec, line 1: the limit is 50 levels\."):
         parse_spec("[" * 20_000)

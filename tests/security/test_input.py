@@ -200,6 +200,7 @@ def levels(count):
 
 BOMBS = {
     "aliases": levels(9),
+    "directive": "%YAML 1.3\n---\n" + levels(9),
     "deep": "[" * 3000,
     "long": "a: " + "x" * 3_000_000,
     "object": "!!python/object/apply:os.system ['true']",

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.markup import escape
 from rich.table import Table
@@ -31,6 +30,7 @@ from claims.requests.manifest_import import (
     why,
 )
 from core.errors import Invalid, PortalError
+from core.yaml_documents import YamlLimits, read_yaml
 from dra.cluster_snapshot import ClusterSnapshot, EmptyDumpError, flatten_lists, snapshot_from_dump
 from dra.objects import Json
 from inventory.cluster_snapshot import current_snapshot
@@ -149,11 +149,17 @@ def objects_in(file: str) -> list[Json]:
     text = read(file)
     try:
         # A dump may be large, and the parser of JSON is a hundred times faster than that of YAML.
-        documents = [json.loads(text)] if text.lstrip().startswith("{") else [*yaml.safe_load_all(text)]
-    except (ValueError, yaml.YAMLError) as error:
-        why_not = str(error).partition("\n")[0]
-        raise Invalid(f"{file} is neither JSON nor YAML: {why_not}.") from None
+        documents = [json.loads(text)] if text.lstrip().startswith("{") else values_in(text, file)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{file} is neither JSON nor YAML: {error}.") from None
     return list(flatten_lists(documents))
+
+
+DUMP_LIMITS = YamlLimits(bytes=1 << 30, documents=1 << 20, nodes=1 << 30)
+
+
+def values_in(text: str, file: str) -> list[Any]:
+    return [value for _node, value in read_yaml(text, file, DUMP_LIMITS)]
 
 
 def finder_in(objects: list[Json]) -> Finder:

@@ -164,7 +164,7 @@ def test_fields_keep_what_only_yaml_shows(edit, sent, train):
 def test_invalid_yaml_cannot_switch_to_fields(edit, sent):
     answer = edit(sent | {"spec_yaml": "devices: [oops", "switch": "fields"})
     assert answer.status_code == 422
-    assert "This is not YAML" in answer.text
+    assert "this is not YAML" in answer.text
     assert "devices: [oops" in answer.text
 
 

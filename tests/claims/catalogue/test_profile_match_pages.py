@@ -52,7 +52,7 @@ def test_excluded_devices_are_paginated(client, root, fra):
     [
         ({"device_class": ""}, "Enter a device class"),
         ({"count": "99"}, "less than or equal to 32"),
-        ({"source": "yaml", "spec_yaml": "devices: [oops"}, "This is not YAML"),
+        ({"source": "yaml", "spec_yaml": "devices: [oops"}, "this is not YAML"),
         ({"source": "yaml", "spec_yaml": yaml.safe_dump({"devices": {"requests": "all"}})}, "list"),
     ],
 )

@@ -169,7 +169,7 @@ spec:
         ({"compute": "eight"}, "Write it as 8.0."),
         ({"default_duration": "9d"}, "is longer than the max duration"),
         ({"max_duration": "for ever"}, "Enter a duration such as 24h"),
-        ({"source": "yaml", "spec_yaml": "a: [b"}, "This is not YAML"),
+        ({"source": "yaml", "spec_yaml": "a: [b"}, "this is not YAML"),
         ({"source": "yaml", "spec_yaml": "- a list"}, "starts with the key devices"),
         ({"source": "yaml", "spec_yaml": "devices: {}"}, "request"),
         ({"count": "6"}, "but a claim may have at most 4."),

@@ -115,12 +115,12 @@ def test_duplicate_key_inside_a_list_is_refused():
 def test_file_is_limited_to_1_mib_and_50_levels():
     text = HEAD + SPEC
     assert len(read_definitions(text + "#" * ((1 << 20) - len(text)), "f")) == 1
-    with pytest.raises(Invalid, match="larger than 1024 KiB"):
+    with pytest.raises(Invalid, match=r"the limit is 1,048,576\."):
         read_definitions(text + "#" * ((1 << 20) + 1 - len(text)), "f")
     for levels, expected in ((50, False), (51, True)):
         with pytest.raises(Invalid) as refusal:
             read_definitions("[" * levels + "]" * levels, "f")
-        assert ("more than 50 levels" in refusal.value.message) is expected
+        assert ("the limit is 50 levels" in refusal.value.message) is expected
 
 
 def definition(slug="one", **fields):

@@ -128,7 +128,7 @@ def test_what_runs_pods_is_read_like_a_pod(write, snapshot):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: [", "line 2: invalid YAML"),
+        ("a: 1\nb: [", "line 2: this is not YAML"),
         ("", "is empty"),
         ("- a\n- b\n", "line 1: this is not a Kubernetes object"),
         ("kind: Service\n", "line 1: Service does not request devices"),
