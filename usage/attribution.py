@@ -55,8 +55,8 @@ class OpenAllocation:
     """
     An open allocation with its keys.
 
-    `parent_uuid` is the physical GPU of a partition, else empty. `pods` are names of the pods that use
-    the claim, read for AMD only.
+    `parent_uuid` is the physical GPU of a partition, else empty. `memory` has the bytes of the device, None
+    if unknown or of a share. `pods` are names of the pods that use the claim, read for AMD only.
     """
 
     claim_id: UUID
@@ -69,6 +69,7 @@ class OpenAllocation:
     partition: str
     parent_uuid: str
     pods: frozenset[str] = frozenset()
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def open_allocations(cluster: Cluster) -> list[OpenAllocation]:
 
 COLUMNS = (
     *("claim_id", "claim__namespace", "object_name", "driver", "pool", "device", "uuid", "partition"),
-    *("started_at", "ended_at"),
+    *("memory_bytes", "share_id", "started_at", "ended_at"),
 )
 
 
@@ -121,6 +122,7 @@ def with_mirror(
             pods=pods.get((row["claim__namespace"], row["object_name"]), frozenset())
             if row["driver"] == AMD
             else frozenset(),
+            memory=None if row["share_id"] else row["memory_bytes"],
         )
         for row in rows
     ]
@@ -165,10 +167,10 @@ def join(allocations: Iterable[OpenAllocation], measured: Mapping[SeriesKey, Mea
         )
         for key, measurement in found:
             if measurement is not None:
-                return Joined(one, measurement, key)
+                return Joined(one, measurement.within(one.memory), key)
         if one.parent_uuid and (reported := index.instances.get(instance)):
             if instances[instance] == len(reported) == 1:
-                return Joined(one, reported[0], JoinKey.INSTANCE)
+                return Joined(one, reported[0].within(one.memory), JoinKey.INSTANCE)
             return Joined(one, reason=NotJoined.TWINS)
         if one.driver == AMD:
             return _by_pod(one, index, pods)
@@ -198,7 +200,7 @@ def _by_pod(one: OpenAllocation, index: _Index, pods: Mapping[tuple[str, str], i
     if len(boards) > 1:
         return Joined(one, reason=NotJoined.SEVERAL)
     for measurement in boards.values():
-        return Joined(one, measurement, JoinKey.POD)
+        return Joined(one, measurement.within(one.memory), JoinKey.POD)
     return Joined(one, reason=NotJoined.NO_SERIES)
 
 

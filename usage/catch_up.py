@@ -33,7 +33,7 @@ from inventory.freshness import OF_DEVICES, ages
 from inventory.models import Cluster, Device
 from usage.attribution import COLUMNS, Joined, OpenAllocation, join, with_mirror
 from usage.collect import holding
-from usage.counters import count_since
+from usage.counters import Reading, follow
 from usage.daily import forget_from
 from usage.inexact import note_inexact
 from usage.models import CollectedBucket, Collection, Rollup
@@ -291,10 +291,10 @@ def read_history(
 
     ask(source, request)
     measured = {at: measurements(of_instant) for at, of_instant in read.items()}
-    for at, of_instant in measured.items():
-        earlier = measured.get(at - EVERY, {})
-        for key, measurement in of_instant.items():
-            count_since(earlier.get(key), measurement)
+    earlier: dict[str, Reading] = {}
+    for at in sorted(measured):
+        readings, _events = follow(earlier, measured[at], at.timestamp())
+        earlier |= readings
     return measured
 
 

@@ -7,9 +7,8 @@ written for many devices by one statement.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -47,9 +46,26 @@ METRICS = (
 )
 COUNTERS = (ENERGY, ECC_CORRECTED, ECC_UNCORRECTED, ROWS_REMAPPED, REMAP_FAILED, XID)
 
-# DCGM's words for "no value" (dcgm_structs.h: DCGM_INT32_BLANK, DCGM_INT64_BLANK, DCGM_FP64_BLANK and on).
+# What a GPU can have at most, in the unit of each metric; the least is 0. Anything else is not measured: a
+# reading that went wrong, and DCGM's words for "no value" (dcgm_structs.h: DCGM_INT32_BLANK is 2147483632,
+# DCGM_FP64_BLANK 140737488355328, DCGM_INT64_BLANK 9223372036854775792; the next values are blanks too).
 INT32_BLANK, INT32_LAST = 2147483632, 2147483647
-FP64_BLANK = 140737488355328.0  # DCGM_INT64_BLANK, 9223372036854775792, lies above it
+MOST_WATTS = 2_000  # of one physical GPU
+MOST: Mapping[str, float] = {
+    **dict.fromkeys((ACTIVITY, SM_ACTIVITY, TENSOR_ACTIVITY, MEMORY_ACTIVITY), 1.0),
+    UTILIZATION: 100.0,
+    **dict.fromkeys((MEMORY, MEMORY_FREE, MEMORY_RESERVED, MEMORY_TOTAL), 4 * 1024 * 1024),  # 4 TiB
+    POWER: MOST_WATTS,
+    TEMPERATURE: 150.0,
+    **dict.fromkeys((PCIE_SENT, PCIE_RECEIVED), 5e11),
+    **dict.fromkeys((NVLINK_SENT, NVLINK_RECEIVED), 5e12),
+    ENERGY: 1e14,  # 2 kW for 19 months
+    **dict.fromkeys((ECC_CORRECTED, ECC_UNCORRECTED), 2147483631.0),
+    ROWS_REMAPPED: 1e6,
+    REMAP_FAILED: 1.0,
+    XID: 65535.0,
+}
+ROUNDED = 1.05  # a driver may publish the memory of a device in other units than the exporter
 
 
 class Series(NamedTuple):
@@ -108,6 +124,17 @@ class Measurement:
         }
         return Measurement(**values, counters=counters)
 
+    def within(self, memory: int | None) -> Measurement:
+        """Return it without memory that a device of so many bytes cannot have; None is not known."""
+        most = None if memory is None else memory * ROUNDED
+        if most is None or max(self.memory_bytes or 0, self.memory_total or 0) <= most:
+            return self
+        used, total = (
+            None if value is None or value > most else value
+            for value in (self.memory_bytes, self.memory_total)
+        )
+        return replace(self, memory_bytes=used, memory_total=total)
+
 
 VALUES = tuple(one.name for one in fields(Measurement) if one.name != "counters")
 
@@ -116,8 +143,9 @@ def largest[N: (int, float)](*values: N | None) -> N | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def is_blank(value: float) -> bool:
-    return not math.isfinite(value) or value < 0 or value >= FP64_BLANK or INT32_BLANK <= value <= INT32_LAST
+def is_plausible(metric: str, value: float) -> bool:
+    """Return whether a GPU can have this value, and it is not one of DCGM's blanks; never for NaN."""
+    return 0 <= value <= MOST[metric] and not INT32_BLANK <= value <= INT32_LAST
 
 
 def series_key(labels: Mapping[str, str]) -> SeriesKey:
@@ -147,14 +175,12 @@ def measurements(series: Iterable[Series]) -> dict[SeriesKey, Measurement]:
     for labels, read in series:
         values = by_key.setdefault(series_key(labels), {})
         for metric, value in read.items():
-            if metric not in KNOWN or (not 0 <= value < INT32_BLANK and is_blank(value)):
-                continue
-            if value > values.get(metric, -1.0):
+            if metric in KNOWN and is_plausible(metric, value) and value > values.get(metric, -1.0):
                 values[metric] = value
     return {key: measurement_of(values, key) for key, values in by_key.items() if values}
 
 
-KNOWN = frozenset((*METRICS, MEMORY_TOTAL))
+KNOWN = MOST.keys()
 
 
 def measurement_of(values: Mapping[str, float], key: SeriesKey) -> Measurement:
@@ -163,10 +189,12 @@ def measurement_of(values: Mapping[str, float], key: SeriesKey) -> Measurement:
     activity, used, free, total = get(ACTIVITY), get(MEMORY), get(MEMORY_FREE), get(MEMORY_TOTAL)
     if total is None and used is not None and free is not None:
         total = used + free + get(MEMORY_RESERVED, 0.0)  # older drivers do not report what is reserved
+    if used is not None and total is not None and used > total:
+        used = None
     if activity is None and not key.instance and UTILIZATION in values:
         activity = values[UTILIZATION] / 100
     return Measurement(
-        activity=None if activity is None else min(activity, 1.0),
+        activity=activity,
         memory_bytes=None if used is None else round(used * MIB),
         power_watts=get(POWER),
         sm_activity=get(SM_ACTIVITY),

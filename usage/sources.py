@@ -37,7 +37,7 @@ from inventory.models import Cluster, Device, TelemetryAccess
 from inventory.telemetry_access import NO_SECRET, TelemetrySecret, open_secret
 from usage import amd
 from usage.exporters import Exporter, exporters_of
-from usage.samples import KNOWN, METRICS, Series
+from usage.samples import KNOWN, METRICS, MOST, Series
 
 CONNECT_SECONDS = 3.0
 MAX_CHARACTERS = 1024 * 1024 * 1024  # 40,000 GPUs have some 300 million
@@ -226,8 +226,15 @@ def limited(chunks: Iterable[str], *, until: float = float("inf")) -> Iterator[s
         yield chunk
 
 
+class Exposition(NamedTuple):
+    """The text of an exporter: its series, and the lines that cannot be read, as "line “…”"."""
+
+    series: list[Series]
+    malformed: list[str]
+
+
 class SourceReading(NamedTuple):
-    """The series of a source; `problem` is a sentence about the exporters that could not be read."""
+    """The series of a source; `problem` has sentences about exporters and lines that could not be read."""
 
     series: list[Series]
     problem: str = ""
@@ -245,7 +252,7 @@ def read_exporters(source: TelemetrySource) -> SourceReading:
         raise TelemetryUnavailable("No node publishes devices yet, so there is no exporter to read.")
     until = time.monotonic() + LONGEST
 
-    def request(client: httpx.Client) -> list[list[Series] | str]:
+    def request(client: httpx.Client) -> list[Exposition | str]:
         with ThreadPoolExecutor(min(AT_ONCE, total)) as pool:
             return list(pool.map(partial(read_exporter, source, client, until), exporters))
 
@@ -260,25 +267,40 @@ def read_exporters(source: TelemetrySource) -> SourceReading:
     named = " ".join(f"{exporter.title}: {message}" for exporter, message in failed[:NAMED])
     if len(failed) == total:
         raise TelemetryUnavailable(f"None of {total} exporters can be read. {named}")
-    found = [series for answer in answers if not isinstance(answer, str) for series in answer]
-    problem = f"{len(failed)} of {counted(total, 'exporter')} cannot be read. {named}" if failed else ""
-    return SourceReading(found, problem)
+    whole = [
+        (exporter, answer)
+        for exporter, answer in zip(exporters, answers, strict=True)
+        if not isinstance(answer, str)
+    ]
+    sentences = [f"{len(failed)} of {counted(total, 'exporter')} cannot be read. {named}"] if failed else []
+    if malformed := [(exporter, answer.malformed) for exporter, answer in whole if answer.malformed]:
+        lines = sum(len(lines) for _exporter, lines in malformed)
+        named = " ".join(f"{exporter.title}: {lines[0]}." for exporter, lines in malformed[:NAMED])
+        at = counted(len(malformed), "exporter")
+        sentences.append(f"{counted(lines, 'line')} of {at} cannot be read; the others count. {named}")
+    return SourceReading([series for _, answer in whole for series in answer.series], " ".join(sentences))
 
 
 @sensitive_variables()
 def read_exporter(
     source: TelemetrySource, client: httpx.Client, until: float, exporter: Exporter
-) -> list[Series] | str:
-    """Return the series of one exporter, or the sentence that says why it cannot be read."""
+) -> Exposition | str:
+    """
+    Return the series of one exporter, or the sentence that says why it cannot be read: also if no line of
+    `METRICS` can.
+    """
 
-    def read() -> list[Series]:
+    def read() -> Exposition:
         latest = min(until, time.monotonic() + source.timeout_seconds)
         if time.monotonic() > until:
             raise TimeoutError
         headers = {"Host": exporter.host} if exporter.host else None
         with client.stream("GET", exporter.url, headers=headers) as response:
             require_answer(response)
-            return parse_exposition(limited(response.iter_lines(), until=latest))
+            found = parse_exposition(limited(response.iter_lines(), until=latest))
+        if found.malformed and not found.series:
+            raise ValueError(found.malformed[0])
+        return found
 
     try:
         return guarded(source, read)
@@ -290,16 +312,17 @@ QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 LABEL = re.compile(rf"([a-zA-Z_]\w*)={QUOTED}")
 LABELS_TEXT = re.compile(rf"(?:[a-zA-Z_]\w*={QUOTED}(?:,\s*|$))*")
 LINE = re.compile(
-    rf"(?P<name>\w+)(?:\{{(?P<labels>(?:[a-zA-Z_]\w*={QUOTED}(?:,\s*|(?=\}})))*)\}})?\s+(?P<value>\S+)(?:\s+-?\d+)?\s*"
+    rf"(?P<name>\w+)(?:\{{(?P<labels>(?:[a-zA-Z_]\w*={QUOTED}(?:,\s*|(?=\}})))*)\}})?\s+(?P<value>\S+)"
+    r"(?:\s+-?[\d.]+)?(?:\s+#\s.*)?\s*"  # a time, and in OpenMetrics an exemplar
 )
 NAMES = KNOWN | amd.NAMES
 ESCAPE = re.compile(r"\\(.)")
 UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 
 
-def parse_exposition(lines: Iterable[str]) -> list[Series]:
+def parse_exposition(lines: Iterable[str]) -> Exposition:
     """
-    Return the series of `METRICS`; raise ValueError for a malformed line of these.
+    Return the series of `METRICS`, and the lines of these that are malformed, which cost no other line.
 
     An exporter has some thirty metrics per device; other metrics are skipped. All lines of a device have the
     same labels, so these are the key under which their values are gathered, and are read once. That is fifty
@@ -307,12 +330,13 @@ def parse_exposition(lines: Iterable[str]) -> list[Series]:
     """
     found: dict[str, dict[str, float]] = {}
     others: list[Series] = []
+    malformed: list[str] = []
     for line in lines:
         name, brace, rest = line.partition("{")
         if name in KNOWN:
             text, _, value = rest.rpartition("}")
             try:
-                if brace:
+                if brace and " # " not in rest:
                     number = float(value)
                     if (values := found.get(text)) is None:
                         values = found[text] = {}
@@ -322,24 +346,40 @@ def parse_exposition(lines: Iterable[str]) -> list[Series]:
                 pass  # a time follows the value, or it is malformed
         elif name.partition(" ")[0] not in NAMES:
             continue
-        others.append(parse_line(line))
-    return [*(Series(parse_labels(text), values) for text, values in found.items()), *others]
+        try:
+            others.append(parse_line(line))
+        except ValueError as failure:
+            malformed.append(str(failure))
+    for text, values in found.items():
+        try:
+            others.append(Series(parse_labels(text), values))
+        except ValueError:
+            malformed += [in_words(f"{name}{{{text}}} {value:g}") for name, value in values.items()]
+    return Exposition(others, malformed)
 
 
 def parse_line(line: str) -> Series:
     """Return the series of one line, however it is written. Raises ValueError."""
     match = LINE.fullmatch(line)
-    if match is None:
-        raise ValueError(f"line “{line[:60]}”")
-    return series(match["name"], parse_labels(match["labels"] or ""), float(match["value"]))
+    try:
+        if match is not None:
+            return series(match["name"], parse_labels(match["labels"] or ""), float(match["value"]))
+    except ValueError:
+        pass
+    raise ValueError(in_words(line))
 
 
 def parse_labels(text: str) -> dict[str, str]:
     """Return the labels of what stands in braces. Raises ValueError."""
     if not LABELS_TEXT.fullmatch(text):
-        raise ValueError(f"line with “{text[:60]}”")
+        raise ValueError(text)
     labels = dict(LABEL.findall(text))
     return {name: unescaped(value) for name, value in labels.items()} if "\\" in text else labels
+
+
+def in_words(line: str) -> str:
+    """Return a malformed line with its beginning and its end, which has the value."""
+    return f"line “{line if len(line) <= 90 else f'{line[:60]} … {line[-25:]}'}”"
 
 
 def unescaped(text: str) -> str:
@@ -361,8 +401,12 @@ LABELS = (
 
 
 def query_for(metric: str, matchers: str = "") -> str:
-    """Return the PromQL of a metric: per claim, device and partition; per physical GPU without DRA labels."""
-    return f"max by ({', '.join(LABELS)}) ({metric}{f'{{{matchers}}}' if matchers else ''})"
+    """
+    Return the PromQL of a metric: per claim, device and partition; per physical GPU without DRA labels. What
+    no GPU can have is left out there, so that it does not win over the value of another pod or exporter.
+    """
+    selector = f"{{{matchers}}}" if matchers else ""
+    return f"max by ({', '.join(LABELS)}) ({metric}{selector} <= {MOST[metric]:.16g})"
 
 
 def queries(source: TelemetrySource) -> dict[str, str]:
@@ -371,7 +415,9 @@ def queries(source: TelemetrySource) -> dict[str, str]:
     if source.with_amd:
         labels = ", ".join(amd.LABELS)
         more = f", {source.matchers}" if source.matchers else ""
-        asked |= {name: f'max by ({labels}) ({{__name__=~"(amd_)?{name}"{more}}})' for name in amd.METRICS}
+        for name, metric in amd.METRICS.items():
+            most = MOST[metric] / amd.FACTORS.get(name, 1.0)
+            asked[name] = f'max by ({labels}) ({{__name__=~"(amd_)?{name}"{more}}} <= {most:.16g})'
     return asked
 
 

@@ -117,7 +117,7 @@ def _collection(devices: int) -> Result:
             collect.collect(cluster.pk)
 
     with mock.patch.object(
-        collect, "read_source", side_effect=lambda _cluster: SourceReading(parse_exposition(lines))
+        collect, "read_source", side_effect=lambda _cluster: SourceReading(parse_exposition(lines).series)
     ):
         once()  # the first one inserts the rows, and stores which devices are idle
         walls, processor = sampled(once, SAMPLES)

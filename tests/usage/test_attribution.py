@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -11,7 +12,7 @@ from usage.samples import ACTIVITY, ENERGY, MIB, Measurement, Series, measuremen
 
 
 def held(*, pods: tuple[str, ...] = (), **fields: str) -> OpenAllocation:
-    values = {
+    values: dict[str, Any] = {
         "namespace": "vision",
         "object_name": "sam2",
         "driver": "gpu.nvidia.com",
@@ -32,7 +33,7 @@ def attribute(allocations, measured):
 
 
 def test_pods_on_one_device_count_as_the_largest_value():
-    found = measurements(sources.parse_exposition(SHARED.splitlines()))
+    found = measurements(sources.parse_exposition(SHARED.splitlines()).series)
     sam2 = held()
     assert attribute([sam2], found) == [(sam2, Measurement(activity=0.80, memory_bytes=59494 * MIB))]
 
@@ -193,7 +194,7 @@ def amd_text(pod="train-0", namespace="vision", more=""):
     labels = f'{BOARD},pod="{pod}",namespace="{namespace}",container="main"{more}'
     values = {"gpu_gfx_activity": 40, "amd_gpu_used_vram": 512, "gpu_power_usage": 310, "gpu_clock": 2100}
     lines = [f"{name}{{{labels}}} {value}" for name, value in values.items()]
-    return measurements(sources.parse_exposition(lines))
+    return measurements(sources.parse_exposition(lines).series)
 
 
 def test_amd_device_is_joined_by_the_only_pod_that_uses_it():
@@ -211,7 +212,7 @@ def test_amd_memory_temperature_and_energy_are_read_in_the_units_of_dcgm():
         "gpu_energy_consumed": 8_123_456_789_000,
     }
     text = [f"amd_{name}{{{labels}}} {value}" for name, value in values.items()]
-    (joined,) = join([amd("train-0")], measurements(sources.parse_exposition(text)))
+    (joined,) = join([amd("train-0")], measurements(sources.parse_exposition(text).series))
     assert joined.measurement == Measurement(
         memory_bytes=512 * MIB,
         memory_total=196592 * MIB,

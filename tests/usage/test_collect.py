@@ -279,6 +279,7 @@ def test_open_allocations_have_the_physical_gpu_of_the_mirror(claim, vision, ali
         "driver": "gpu.nvidia.com",
         "pool": "fra1-h100-03",
         "partition": "1g.10gb",
+        "memory": 80 * 2**30,
     }
     assert sorted(open_allocations(fra), key=lambda one: one.device) == [
         OpenAllocation(**common, device=name, uuid=f"uuid-{name}", parent_uuid=board)
@@ -287,6 +288,14 @@ def test_open_allocations_have_the_physical_gpu_of_the_mirror(claim, vision, ali
             *((name, "") for name in ("part-1", "part-2", "part-3", "whole")),
         )
     ]
+
+
+def test_memory_of_a_device_is_known_but_not_that_of_a_share(claim, fra):
+    hold(claim, NOON, device="whole")
+    hold(claim, NOON, device="share", share_id="a", memory_bytes=2**30)
+    hold(claim, NOON, device="unknown", memory_bytes=None)
+    memory = {one.device: one.memory for one in open_allocations(fra)}
+    assert memory == {"whole": 80 * 2**30, "share": None, "unknown": None}
 
 
 def test_bucket_means_are_weighted_by_samples_with_a_value(claim, db):

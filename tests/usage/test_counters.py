@@ -1,17 +1,20 @@
 """Counters of exporters: differences, resets, gaps, XID and ECC events on pages of claim and device."""
 
+import math
 from datetime import timedelta
 
 import pytest
 import time_machine
 from django.urls import reverse
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inventory.hardware_events import KEEP, prune_events
 from inventory.models import Device, HardwareEvent
 from tests.usage.conftest import NOON, hold
 from tests.usage.test_collect import line, mirrored
 from usage.collect import collect
-from usage.counters import advance, difference
+from usage.counters import Reading, advance, follow
 from usage.models import CounterReading, Rollup
 from usage.samples import ENERGY, METRICS, Series, SeriesKey, measurements
 from usage.sources import parse_exposition
@@ -19,6 +22,7 @@ from usage.sources import parse_exposition
 HALF = timedelta(seconds=30)
 ECC, ROWS = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
 FAILED, XID = "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_XID_ERRORS"
+CORRECTED = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"
 
 
 @pytest.fixture
@@ -42,12 +46,87 @@ def read(fra, serve, clock):
     return collect_now
 
 
+def joules(*readings, every=30.0, metric=ENERGY):
+    """Return the energy that is booked for each reading in mJ of one GPU; None is one without the counter."""
+    earlier: dict[str, Reading] = {}
+    booked = []
+    for number, value in enumerate(readings):
+        values = {XID: 0.0} if value is None else {XID: 0.0, metric: value}
+        found = measurements([Series({"UUID": "GPU-a"}, values)])
+        readings_now, _events = follow(earlier, found, number * every)
+        earlier |= readings_now
+        (measurement,) = found.values()
+        booked.append(measurement.energy_joules)
+    return booked
+
+
+LIFE = 1e12  # mJ: a GPU that drew 278 kWh
+
+
 @pytest.mark.parametrize(
-    ("earlier", "value", "since"),
-    [(100, 130, 30), (100, 100, 0), (100, 7, 7), (None, 7, None), (100, None, None), (0, 0, 0)],
+    ("readings", "booked"),
+    [
+        ([LIFE, LIFE + 9e6, LIFE + 9e6, LIFE + 3e7], [None, 9000, 0, 21000]),
+        ([LIFE, 0, LIFE + 9e6, LIFE + 1e7], [None, 0, 9000, 1000]),  # one wrong 0
+        ([LIFE, 7e6, LIFE + 9e6], [None, 7000, 2000]),  # a wrong value is taken back
+        ([LIFE, LIFE / 2, LIFE + 9e6], [None, None, 9000]),
+        ([LIFE, 3e13, LIFE + 9e6, LIFE + 1e7], [None, None, 9000, 1000]),  # one spike
+        ([LIFE, 3e13, 0, LIFE + 9e6], [None, None, 0, 9000]),
+        ([LIFE, None, 9e15, LIFE + 9e6], [None, None, None, 9000]),  # what DCGM has no value for
+        ([LIFE, 0, 9e6, 2e7], [None, 0, 9000, 11000]),  # the driver was loaded again
+        ([LIFE, 6e6, 9e6, 2e7], [None, 6000, 3000, 11000]),
+        ([LIFE, 3e13, 3e13 + 9e6, 3e13 + 1e7], [None, None, 9000, 1000]),  # another meter goes on
+        ([LIFE, LIFE, LIFE + 1e8], [None, 0, 100_000]),  # the exporter had repeated a value
+        ([LIFE, LIFE + 6.1e7, LIFE + 7e7], [None, None, 70_000]),
+        ([None, LIFE, LIFE + 9e6], [None, None, 9000]),
+    ],
 )
-def test_a_counter_that_began_again_has_counted_its_value(earlier, value, since):
-    assert difference(earlier, value) == since
+def test_wrong_reading_of_energy_books_nothing(readings, booked):
+    assert joules(*readings) == booked
+
+
+WATTS = st.integers(0, 2000)
+FAULT = st.sampled_from([None, 0.0, 1.0, 5e8, 3e13, 9.2e18, math.nan, math.inf, -1.0])
+
+
+@given(
+    st.lists(st.tuples(WATTS, st.booleans(), FAULT), min_size=2, max_size=60), st.sampled_from([LIFE, 8e12])
+)
+def test_energy_is_exact_however_single_readings_go_wrong(steps, begin):
+    """A wrong reading is followed by two that are right."""
+    truth, readings, right = begin, [begin], 2
+    for watts, is_wrong, fault in steps:
+        truth += watts * 30_000
+        right = 0 if is_wrong and right >= 2 else right + 1
+        readings.append(truth if right else fault)
+    readings += [truth] * (1 - min(right, 1))
+    booked = joules(*readings)
+    assert sum(one or 0 for one in booked) == pytest.approx((truth - begin) / 1000)
+
+
+@given(st.lists(st.one_of(FAULT, st.floats(0, 2e14), WATTS, st.just("reset")), min_size=2, max_size=60))
+def test_no_reading_books_more_than_a_gpu_draws(steps):
+    """Any wrong values in any order, and resets: 2 kW for as long as the counter was read."""
+    value, readings = LIFE, [LIFE]
+    for one in steps:
+        value = 0.0 if one == "reset" else value + one * 30_000 if isinstance(one, int) else value
+        readings.append(value if one == "reset" or isinstance(one, int) else one)
+    booked = joules(*readings)
+    assert all(one is None or one >= 0 for one in booked)
+    for end in range(1, len(booked) + 1):
+        assert sum(one or 0 for one in booked[:end]) <= 2000 * 30 * (end - 1) + 1e-6
+
+
+@given(st.lists(st.integers(0, 1500), min_size=3, max_size=40), st.data())
+def test_reset_costs_at_most_the_energy_around_it(watts, data):
+    reset = data.draw(st.integers(1, len(watts) - 1))
+    value, readings = LIFE, [LIFE]
+    for number, one in enumerate(watts):
+        value = one * 15_000 if number == reset else value + one * 30_000  # half of the time is after it
+        readings.append(value)
+    drawn = sum(one * 30 for one in watts)
+    booked = sum(one or 0 for one in joules(*readings))
+    assert drawn - watts[reset] * 15 - 1e-6 <= booked <= drawn + 1e-6
 
 
 def test_energy_is_what_was_counted_since_the_last_reading(claim, read):
@@ -64,7 +143,7 @@ def test_energy_of_amd_is_counted_for_each_gpu_also_when_another_pod_gets_it(fra
                 f'gpu_energy_consumed{{hostname="n",gpu_id="{gpu}",gpu_partition_id="0",pod="{pod}-{gpu}",'
                 f'namespace="vision"}} {value}'
                 for gpu, value in enumerate(microjoules)
-            )
+            ).series
         )
 
     advance(fra.pk, reading("train", 7e12, 9e9), NOON)
@@ -105,6 +184,37 @@ def test_an_xid_is_an_event_with_its_code_when_it_changes(claim, read):
         read(**{XID: code})
     found = [("gpu-2", "xid", code, 1, NOON + number * HALF) for code, number in ((79, 1), (79, 4), (31, 6))]
     assert events() == found
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("labelled_is_restarted", [True, False])
+def test_two_exporters_of_a_gpu_count_it_once(fra, order, labelled_is_restarted):
+    """One of both was restarted, so what it counts itself is 0; only one has the labels of DRA."""
+    mirrored(fra, "gpu-2", "")
+    Device.objects.filter(name="gpu-2").update(uuid="GPU-2")
+    labels = {"UUID": "GPU-2", "dra_driver_name": "gpu.nvidia.com", "dra_pool_name": "fra1-h100-03"}
+    with_labels, without = labels | {"dra_device_name": "gpu-2"}, {"UUID": "GPU-2"}
+    restarted, other = (with_labels, without) if labelled_is_restarted else (without, with_labels)
+    counted = {ECC: 4.0, ROWS: 3.0, FAILED: 1.0, XID: 79.0, CORRECTED: 50.0}
+    zeros = dict.fromkeys(counted, 0.0)
+    joules = []
+    for number in range(6):
+        energy = {ENERGY: LIFE + number * 9e6}
+        before = zeros | energy
+        pair = [
+            Series(restarted, zeros | {ENERGY: number * 9e6} if number > 3 else before),
+            Series(other, (counted if number > 1 else zeros) | energy),
+        ]
+        if 1 < number < 4:
+            pair[0] = Series(restarted, counted | energy)
+        found = measurements(pair[::order])
+        advance(fra.pk, found, NOON + number * HALF)
+        joules.append({one.energy_joules for one in found.values()})
+    assert sorted(event[1:4] for event in events()) == [
+        ("ecc", None, 4), ("remap-failed", None, 1), ("remapped", None, 3), ("xid", 79, 1),
+    ]  # fmt: skip
+    assert {event[4] for event in events()} == {NOON + 2 * HALF}
+    assert joules == [{None}, *[{9000.0}] * 5]
 
 
 def test_an_xid_from_before_the_first_reading_is_no_event(claim, read):

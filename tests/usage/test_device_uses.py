@@ -14,10 +14,12 @@ from inventory.models import Device, DeviceUtilization, FleetCount, ResourceClai
 from inventory.states import DeviceUse
 from tests.factories import make_claim, make_profile
 from tests.usage.conftest import NOON, hold, measure
-from tests.usage.test_collect import mirrored
+from tests.usage.test_collect import line, mirrored
 from tests.usage.test_telemetry import limits
 from usage.collect import collect
 from usage.models import Collection, Rollup
+from usage.samples import EVERY, Measurement, RollupDevice, add_samples, measurements
+from usage.sources import parse_exposition
 from usage.telemetry import device_uses
 
 FIVE = timedelta(minutes=5)
@@ -79,6 +81,20 @@ def test_the_strictest_profile_decides_for_a_shared_device(claim, vision, alice,
     for holder in (claim, other):
         measure(holder.allocations.get(), NOON - FIVE, [0.05])
     assert uses(fra) == {"gpu-0": (IDLE, NOON - timedelta(hours=1))}
+
+
+@pytest.mark.parametrize("value", [127622, 808334905, 4294967295, 101, -1, "NaN"])
+@pytest.mark.parametrize("metric", [("DCGM_FI_DEV_GPU_UTIL", 1), ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.01)])
+def test_implausible_sample_does_not_end_idle(claim, fra, metric, value):
+    held = hold(claim, NOON - timedelta(hours=2), device="gpu-2")
+    name, quiet = metric
+    what = RollupDevice(claim.pk, held.driver, held.pool, held.device)
+    for number in range(60):
+        text = [line(name, value if number == 31 else quiet), line("DCGM_FI_DEV_FB_USED", 4294967295)]
+        (measurement,) = measurements(parse_exposition(text).series).values() or [Measurement()]
+        add_samples(NOON - timedelta(minutes=30) + number * EVERY, [(what, measurement)])
+    assert uses(fra) == {"gpu-2": (IDLE, NOON - timedelta(minutes=30))}
+    assert set(Rollup.objects.values_list("activity_max", "memory_bytes")) == {(0.01, None)}
 
 
 def test_one_sample_above_the_limit_and_few_samples_are_not_idle(claim, fra):

@@ -137,6 +137,18 @@ class TestReading:
         assert "in an unknown format" in found.problem
         assert "secret" not in found.problem
 
+    def test_malformed_line_is_named_and_the_others_count(self, exporters):
+        used = 'DCGM_FI_DEV_FB_USED{UUID="GPU-1",Hostname="h100-1"} 7\n'
+        empty = used.replace("FB_USED", "XID_ERRORS").replace(" 7", " N/A")
+        found = read_exporters(exporters(used + empty + empty, used, None))
+        assert len(found.series) == 2
+        failed, _, lines = found.problem.partition(
+            " 2 lines of 1 exporter cannot be read; the others count. "
+        )
+        assert failed.startswith("1 of 3 exporters cannot be read.")
+        assert lines.endswith(f": line “{empty.strip()}”.")
+        assert "secret" not in lines
+
     def test_none_that_responds_is_a_failure(self, exporters):
         with pytest.raises(TelemetryUnavailable, match="None of 5 exporters can be read"):
             read_exporters(exporters(*[None] * 5))

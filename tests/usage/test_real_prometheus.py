@@ -74,13 +74,13 @@ def test_series_of_amd_that_prometheus_scraped_are_those_of_the_exporter(prometh
     (measurement,) = found.values()
     assert (measurement.memory_total, measurement.temperature) == (196592 * 2**20, 61)
     assert measurement.counters == {ENERGY: pytest.approx(8_123_456_789)}
-    assert found == measurements(parse_exposition(AMD.splitlines()))
+    assert found == measurements(parse_exposition(AMD.splitlines()).series)
 
 
 def test_series_that_prometheus_scraped_are_those_of_the_exporter(prometheus, exporter):
     program = scraped(prometheus(exporter))
     found = measurements(read(TelemetrySource(program.url, is_prometheus=True)).series)
-    assert found == measurements(parse_exposition(SHARED.splitlines()))
+    assert found == measurements(parse_exposition(SHARED.splitlines()).series)
 
 
 def test_basic_authentication_over_tls_with_its_own_ca(prometheus, exporter, tmp_path):
@@ -187,7 +187,7 @@ def test_collector_reads_what_the_simulated_exporter_says(prometheus, serve, sim
     )
     assert collect(fra.pk) > 0
     expected: dict[tuple[str, str], float] = {}
-    for one in parse_exposition(simulated.metrics().splitlines()):
+    for one in parse_exposition(simulated.metrics().splitlines()).series:
         activity = one.values.get("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
         if activity is not None and one.labels.get("dra_device_name"):
             place = one.labels["dra_pool_name"], one.labels["dra_device_name"]

@@ -11,7 +11,7 @@ from inventory.models import Device
 from inventory.models.cluster import validate_matchers
 from tests.usage.test_collect import mirrored
 from usage import amd, sources
-from usage.samples import METRICS, Series
+from usage.samples import METRICS, MOST, Series
 from usage.sources import TelemetrySource, TelemetryUnavailable
 
 # As dcgm-exporter 4.6 writes it: two pods share the device, so every value stands there twice.
@@ -59,7 +59,7 @@ def test_parser_agrees_with_prometheus_client(series_of_text):
     lines = [as_text(*one) for one in series_of_text]
     mine = [
         (metric, dict(one.labels), str(value))
-        for one in sources.parse_exposition(lines)
+        for one in sources.parse_exposition(lines).series
         for metric, value in one.values.items()
     ]
     families = text_string_to_metric_families("\n".join(lines) + "\n")
@@ -67,16 +67,52 @@ def test_parser_agrees_with_prometheus_client(series_of_text):
     assert sorted(mine, key=repr) == sorted(theirs, key=repr)
 
 
-@pytest.mark.parametrize(
-    "line", ["DCGM_FI_DEV_FB_USED{UUID=} 1", 'DCGM_FI_DEV_FB_USED{UUID="a" 1', "DCGM_FI_DEV_FB_USED many"]
+WRONG = (
+    "",
+    " ",
+    " N/A",
+    " 1,5",
+    " 0x10",
+    " many",
+    " 5 later",
+    " 5 1 2",
+    "{UUID=} 1",
+    '{UUID="a" 1',
+    '{UUID="a"}',
+    '{"a"} 1',
 )
-def test_malformed_line_is_refused(line):
-    with pytest.raises(ValueError, match=r"line|float"):
-        sources.parse_exposition([line])
+
+
+@given(st.lists(written, max_size=5, unique_by=lambda one: (one[0], frozenset(one[1].items()))), st.data())
+def test_malformed_line_costs_itself_alone(series_of_text, data):
+    lines = [as_text(*one) for one in series_of_text]
+    one = st.tuples(st.sampled_from(METRICS), st.sampled_from(WRONG))
+    wrong = data.draw(st.lists(one, min_size=1, unique=True))
+    mixed = data.draw(st.permutations(lines + ["".join(one) for one in wrong]))
+    found = sources.parse_exposition(mixed)
+    assert sorted(map(repr, found.series)) == sorted(map(repr, sources.parse_exposition(lines).series))
+    assert len(found.malformed) == len(wrong)
+    assert sorted(found.malformed) == sorted(f"line “{metric}{text}”" for metric, text in wrong)
+
+
+def test_times_and_exemplars_of_openmetrics_are_read():
+    text = """\
+# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-f"} 0.5 1766918400.123
+DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-f"} 100 1766918400.123 # {trace_id="x"} 1.0
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU # f"} 50 # {trace_id="x"} 1.0 1766918400.5
+# EOF
+"""
+    found = sources.parse_exposition(text.splitlines())
+    assert found.malformed == []
+    assert sorted(value for one in found.series for value in one.values.values()) == [0.5, 50, 100]
+    assert {one.labels["UUID"] for one in found.series} == {"GPU-f", "GPU # f"}
 
 
 def test_other_metrics_are_not_parsed():
-    assert {metric for one in sources.parse_exposition(SHARED.splitlines()) for metric in one.values} == {
+    assert {
+        metric for one in sources.parse_exposition(SHARED.splitlines()).series for metric in one.values
+    } == {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         "DCGM_FI_DEV_FB_USED",
     }
@@ -125,7 +161,7 @@ def test_rejected_query_has_the_message_of_prometheus(serve):
 
 def test_metric_with_a_longer_name_is_left_out():
     lines = ['DCGM_FI_DEV_FB_USED_PERCENT{UUID="GPU-a"} 0.5', "DCGM_FI_DEV_FB_USED 7", ""]
-    assert sources.parse_exposition(lines) == [Series({}, {"DCGM_FI_DEV_FB_USED": 7.0})]
+    assert sources.parse_exposition(lines).series == [Series({}, {"DCGM_FI_DEV_FB_USED": 7.0})]
 
 
 def test_oversized_response_is_refused(monkeypatch, serve):
@@ -149,7 +185,9 @@ def test_prometheus_query_is_sent_to_its_base_path(serve):
         "dra_claim_namespace, dra_claim_name, dra_driver_name, dra_pool_name, dra_device_name, "
         "dra_mig_device_uuid, UUID, GPU_I_ID, GPU_I_PROFILE"
     )
-    assert asked == [("/prom/api/v1/query", f"max by ({labels}) ({metric})") for metric in METRICS]
+    assert asked == [
+        ("/prom/api/v1/query", f"max by ({labels}) ({metric} <= {MOST[metric]:.16g})") for metric in METRICS
+    ]
 
 
 def test_unreachable_or_rejecting_prometheus_is_reported(serve):
@@ -189,8 +227,8 @@ def test_matchers_select_the_series_of_the_cluster(serve):
     sources.read_prometheus(TelemetrySource(serve(answer), matchers='cluster="fra-1"', with_amd=True))
     assert len(asked) == len(METRICS) + len(amd.METRICS)
     assert all(query.count('cluster="fra-1"') == 1 for query in asked)
-    assert asked[0].endswith('(DCGM_FI_PROF_GR_ENGINE_ACTIVE{cluster="fra-1"})')
-    assert asked[len(METRICS)].endswith('({__name__=~"(amd_)?gpu_gfx_activity", cluster="fra-1"})')
+    assert asked[0].endswith('(DCGM_FI_PROF_GR_ENGINE_ACTIVE{cluster="fra-1"} <= 1)')
+    assert asked[len(METRICS)].endswith('({__name__=~"(amd_)?gpu_gfx_activity", cluster="fra-1"} <= 100)')
 
 
 @pytest.mark.parametrize(
