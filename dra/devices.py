@@ -122,6 +122,7 @@ class Vendor:
     `memory` names capacities.
     """
 
+    gpus: bool = True  # whether its devices are GPUs, TPUs or the like, or parts of them
     name: str = "other"  # key of the images that suit the device (dra.workload_parts)
     brands: tuple[str, ...] = ()
     kind: str = "gpu"  # where the driver publishes no type
@@ -141,7 +142,7 @@ VENDORS = {
     "gpu.nvidia.com": Vendor(
         name="nvidia", brands=("NVIDIA", "Tesla"), compute_capability=("cudaComputeCapability",)
     ),
-    "compute-domain.nvidia.com": Vendor(kind="channel"),
+    "compute-domain.nvidia.com": Vendor(gpus=False, kind="channel"),
     "gpu.amd.com": Vendor(
         name="amd",
         brands=("AMD", "Instinct"),
@@ -157,14 +158,15 @@ VENDORS = {
     "gaudi.intel.com": Vendor(
         name="gaudi", brands=("Intel", "Habana"), kind="gaudi", product=("model",), uuid=("serial",)
     ),
-    "qat.intel.com": Vendor(kind="qat", product=("model",)),
+    "qat.intel.com": Vendor(gpus=False, kind="qat", product=("model",)),
     "tpu.google.com": Vendor(
         name="tpu", brands=("Google", "Cloud TPU", "TPU"), kind="tpu", product=("accelerator", "tpuGen")
     ),
     "gpu.example.com": Vendor(product=("model",)),
-    "dra.net": Vendor(kind="nic", product=("pciDevice", "ifName")),
+    "dra.net": Vendor(gpus=False, kind="nic", product=("pciDevice", "ifName")),
 }
 UNKNOWN_VENDOR = Vendor(kind="device")
+GPU_DRIVERS = frozenset(driver for driver, vendor in VENDORS.items() if vendor.gpus)
 # Attributes of all drivers that say what a device is: its product, partition and type.
 NAMING_ATTRIBUTES = tuple(
     dict.fromkeys(
@@ -243,6 +245,18 @@ class Description:
     compute_capability: str
     driver_version: str
     fraction: Fraction
+
+
+def is_gpu(driver: str, name: str, product: str, memory_bytes: int | None) -> bool:
+    """
+    Tell whether a device is a GPU or a part of one; a network interface or an IMEX channel is none.
+
+    A device of a driver without an entry is one if it publishes a product and memory; `product` is `name`
+    where it publishes none.
+    """
+    if driver in VENDORS:
+        return driver in GPU_DRIVERS
+    return memory_bytes is not None and product not in {"", name}
 
 
 def describe(driver: str, raw_device: Json) -> Description:

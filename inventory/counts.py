@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from core.prepared import PreparedObjects
@@ -22,8 +23,8 @@ from dra.devices import describe
 from dra.pools import DeviceKey
 from inventory import fleet_history, price_bases
 from inventory.fleet_history import GPU
-from inventory.models import Cluster, Device, DeviceUtilization, FleetCount, NodeCount
-from inventory.models.device import DeviceQuerySet
+from inventory.models import Cluster, Device, DeviceUtilization, FleetCount, Node, NodeCount
+from inventory.models.device import IS_GPU, DeviceQuerySet
 from inventory.plugin_devices import count_plugin_devices
 from inventory.states import DeviceState, DeviceUse
 
@@ -37,6 +38,7 @@ class DeviceGroup(NamedTuple):
     is_whole: bool
     state: DeviceState
     devices: int
+    is_gpu: bool = True
 
 
 # Reading.
@@ -117,7 +119,7 @@ def count_devices(clusters: Collection[UUID]) -> dict[UUID, FleetCount]:
     numbers = (
         devices.order_by()
         .values("cluster")
-        .annotate(gpus=Count(GPU, distinct=True), nodes=Count("node_name", distinct=True))
+        .annotate(gpus=Count(GPU, filter=IS_GPU, distinct=True), nodes=Count("node_name", distinct=True))
     )
     for row in numbers:
         counts[row["cluster"]].gpus, counts[row["cluster"]].nodes = row["gpus"], row["nodes"]
@@ -135,14 +137,16 @@ COUNTED_BY = {
 
 def _count_groups(devices: DeviceQuerySet, counts: Mapping[UUID, FleetCount]) -> None:
     """Set the numbers of devices of COUNTED_BY, each by state; one query reads the devices once for all."""
-    columns = ("cluster", "state", *chain.from_iterable(COUNTED_BY.values()))
-    numbers: Counter[tuple[UUID, str, tuple[Any, ...]]] = Counter()
-    for *values, number in devices.annotate(is_whole=is_whole(counts.values())).count_by(*columns):
+    columns = ("cluster", "state", "is_gpu", *chain.from_iterable(COUNTED_BY.values()))
+    numbers: Counter[tuple[UUID, str, tuple[Any, ...], tuple[bool, ...]]] = Counter()
+    shown = devices.annotate(is_whole=is_whole(counts.values()), is_gpu=IS_GPU)
+    for *values, number in shown.count_by(*columns):
         row = dict(zip(columns, values, strict=True))
         for name, by in COUNTED_BY.items():
-            numbers[row["cluster"], name, (*(row[column] for column in by), row["state"])] += number
-    for (pk, name, group), number in sorted(numbers.items(), key=lambda item: repr(item[0])):
-        getattr(counts[pk], name).append([*group, number])
+            other: tuple[bool, ...] = (False,) if name == "groups" and not row["is_gpu"] else ()
+            numbers[row["cluster"], name, (*(row[column] for column in by), row["state"]), other] += number
+    for (pk, name, group, other), number in sorted(numbers.items(), key=lambda item: repr(item[0])):
+        getattr(counts[pk], name).append([*group, number, *other])
 
 
 def is_whole(counts: Iterable[FleetCount]) -> Q:
@@ -201,26 +205,50 @@ def store_counts(*, changed_only: bool = True) -> int:
     return differing
 
 
-# Devices of each node of a cluster, counted in one pass over both tables.
+def with_figures(nodes: QuerySet[Node]) -> QuerySet[Node]:
+    """Annotate the numbers of devices of each node: `device_count`, `held_count` and `free_count`."""
+    here = Device.objects.present().filter(node=OuterRef("pk")).order_by()
+
+    def number(devices: DeviceQuerySet) -> Coalesce:
+        return Coalesce(Subquery(devices.values("node").annotate(count=Count("*")).values("count")), 0)
+
+    return nodes.annotate(
+        device_count=number(here),
+        held_count=number(here.in_state(DeviceState.IN_USE)),
+        free_count=number(here.in_state(DeviceState.FREE)),
+    )
+
+
+# Devices of each node of a cluster, counted in one pass over its devices.
 NODE_COUNTS = """
-SELECT node.id, count(device.id), count(device.held_by_id),
-       count(device.id) FILTER (WHERE device.held_by_id IS NULL AND device.condition = %(good)s
-                                AND device.pool_complete AND node.ready AND NOT node.unschedulable)
-FROM inventory_node node
-LEFT JOIN inventory_device device ON device.node_id = node.id AND device.gone_at IS NULL
-WHERE node.cluster_id = %(cluster)s AND node.gone_at IS NULL GROUP BY node.id
+SELECT node.id, coalesce(counted.devices, 0), coalesce(counted.held, 0), coalesce(counted.free, 0)
+FROM inventory_node node LEFT JOIN ({}) AS counted(id, devices, held, free) ON counted.id = node.id
+WHERE node.cluster_id = %s AND node.gone_at IS NULL
 """
-STORE_NODE_COUNTS = f"""
-INSERT INTO inventory_nodecount AS old (node_id, devices, held, free) {NODE_COUNTS} ORDER BY node.id
+STORE_NODE_COUNTS = """
+INSERT INTO inventory_nodecount AS old (node_id, devices, held, free) {} ORDER BY node.id
 ON CONFLICT (node_id) DO UPDATE SET devices = EXCLUDED.devices, held = EXCLUDED.held, free = EXCLUDED.free
 WHERE (old.devices, old.held, old.free) <> (EXCLUDED.devices, EXCLUDED.held, EXCLUDED.free)
 """
 
 
+def _node_counts(cluster_id: UUID) -> tuple[str, tuple[Any, ...]]:
+    devices = Device.objects.present().filter(cluster=cluster_id).exclude(node=None).order_by()
+    states = devices.with_state().values("node")
+    counted = states.annotate(
+        devices=Count("pk"),
+        held=Count("pk", filter=Q(state=DeviceState.IN_USE)),
+        free=Count("pk", filter=Q(state=DeviceState.FREE)),
+    )
+    text, values = counted.values_list("node", "devices", "held", "free").query.sql_with_params()
+    return NODE_COUNTS.format(text), (*values, cluster_id)
+
+
 def store_node_counts(cluster_id: UUID) -> int:
     """Store the counts of the nodes of a cluster that differ; return how many did."""
+    text, values = _node_counts(cluster_id)
     with connection.cursor() as cursor:
-        cursor.execute(STORE_NODE_COUNTS, {"cluster": cluster_id, "good": Device.Condition.GOOD})
+        cursor.execute(STORE_NODE_COUNTS.format(text), values)
         return int(cursor.rowcount)
 
 
@@ -231,7 +259,7 @@ def find_differences() -> int:
     stored = {row[0]: row for row in NodeCount.objects.values_list("node", "devices", "held", "free")}
     with connection.cursor() as cursor:
         for pk in clusters:
-            cursor.execute(NODE_COUNTS, {"cluster": pk, "good": Device.Condition.GOOD})
+            cursor.execute(*_node_counts(pk))
             differing += sum(stored.get(row[0]) != row for row in cursor.fetchall())
     return differing
 

@@ -12,7 +12,7 @@ from core.filters import RowFilter
 from core.prepared import Prepared
 from inventory.counts import device_groups, fleet_counts
 from inventory.models import Cluster, Device, DeviceClass, Node
-from inventory.models.device import CURRENT_USE, DeviceQuerySet
+from inventory.models.device import CURRENT_USE, IS_GPU, DeviceQuerySet
 from inventory.states import DeviceState, DeviceUse
 from teams.access import is_platform_admin
 
@@ -58,6 +58,12 @@ class DeviceFilter(FilterSet):
     device_class = ChoiceFilter(
         label="Class", choices=class_choices, method="by_class", empty_label="Any class"
     )
+    gpu = ChoiceFilter(
+        label="GPUs",
+        choices=[("yes", "GPUs only"), ("no", "Other devices only")],
+        method="by_gpu",
+        empty_label="GPUs and others",
+    )
     memory = ChoiceFilter(label="Memory", choices=MEMORY, method="by_memory", empty_label="Any memory")
 
     class Meta:
@@ -82,6 +88,9 @@ class DeviceFilter(FilterSet):
         states = devices.in_state(value)
         return states.exclude(CURRENT_USE) if value == DeviceState.IN_USE and self.with_uses else states
 
+    def by_gpu(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
+        return devices.gpus() if value == "yes" else devices.exclude(IS_GPU)
+
     def by_memory(self, devices: DeviceQuerySet, name: str, value: str) -> DeviceQuerySet:
         return devices.filter(memory_bytes__gte=int(int(value) * GIB * ROUNDED))
 
@@ -94,6 +103,7 @@ class NodeFilter(FilterSet):
             ("ready", "Ready"),
             ("cordoned", "Cordoned"),
             ("not-ready", "Not ready"),
+            ("devices", "With devices"),
             ("plugin", "GPUs outside DRA"),
         ],
         method="by_state",
@@ -108,6 +118,8 @@ class NodeFilter(FilterSet):
     def by_state(self, nodes: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
         if value == "plugin":
             return nodes.exclude(plugin_devices={})
+        if value == "devices":
+            return nodes.filter(count__devices__gt=0)
         if value == "not-ready":
             return nodes.filter(ready=False)
         return nodes.filter(ready=True, unschedulable=value == "cordoned")

@@ -87,6 +87,7 @@ MAX_GROUPS = 40  # of the map, the largest; hundreds of teams are found by filte
 OUT_OF_SERVICE = (
     DeviceState.UNHEALTHY,
     DeviceState.NOT_READY,
+    DeviceState.CORDONED,
     DeviceState.INCOMPLETE,
     DeviceState.TAINTED,
 )
@@ -108,13 +109,22 @@ class FleetFigure(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Every device has one figure, so they add up to `devices`, as `held` and `not_held` do."""
+    """
+    Every GPU device has one figure, so they add up to `devices`, as `held` and `not_held` do. `others` are
+    devices that are no GPUs, such as network interfaces.
+    """
 
     devices: int
     gpus: int
     nodes: int
     clusters: int
+    others: int
     figures: list[FleetFigure]
+
+    @property
+    def query(self) -> str:
+        """The part of an address that leaves out other devices, "" if there are none."""
+        return "gpu=yes" if self.others else ""
 
     @property
     def held(self) -> int:
@@ -363,9 +373,12 @@ class FleetGroup:
 def totals(counts: Iterable[FleetCount], *, with_uses: bool = False) -> Totals:
     """Return the figures; held devices are divided by their use if the reader may see it."""
     counts = list(counts)
-    by_state = Counter[str]()
+    by_state, others = Counter[str](), 0
     for _cluster, group in device_groups(counts):
-        by_state[group.state] += group.devices
+        if group.is_gpu:
+            by_state[group.state] += group.devices
+        else:
+            others += group.devices
     for use in DeviceUse if with_uses else ():
         # Telemetry is collected every half minute: a device may have been released since.
         measured = min(sum(row.uses.get(use, 0) for row in counts), by_state[DeviceState.IN_USE])
@@ -378,7 +391,8 @@ def totals(counts: Iterable[FleetCount], *, with_uses: bool = False) -> Totals:
         if by_state[state] or state in USUAL
     ]
     clusters = sum(1 for row in counts if row.groups)
-    return Totals(count, sum(row.gpus for row in counts), sum(row.nodes for row in counts), clusters, figures)
+    gpus, nodes = sum(row.gpus for row in counts), sum(row.nodes for row in counts)
+    return Totals(count, gpus, nodes, clusters, others, figures)
 
 
 class Grouping(TextChoices):
@@ -430,7 +444,7 @@ class Groups:
         """Yield cluster, `column`, whether these are whole GPUs, state and number."""
         if self.grouping is Grouping.MODEL:
             for cluster, group in device_groups(counts.values()):
-                yield cluster, *group
+                yield cluster, group.product, group.is_whole, group.state, group.devices
             return
         for cluster, row in counts.items():
             places = row.namespaces if self.grouping is Grouping.TEAM else row.node_pools

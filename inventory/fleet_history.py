@@ -24,7 +24,8 @@ from inventory.states import DeviceState
 
 MILLION = 10**6  # the unit of parts: a millionth of a GPU
 OUT_OF_SERVICE = (
-    *(DeviceState.TAINTED, DeviceState.UNHEALTHY, DeviceState.INCOMPLETE, DeviceState.NOT_READY),
+    *(DeviceState.TAINTED, DeviceState.UNHEALTHY, DeviceState.INCOMPLETE),
+    *(DeviceState.NOT_READY, DeviceState.CORDONED),
 )
 # A GPU and all its partitions have one key: the UUID of the GPU, or of the row if the driver publishes none.
 GPU = Coalesce(NullIf(F("parent_uuid"), Value("")), NullIf(F("uuid"), Value("")), Cast("pk", CharField()))
@@ -42,7 +43,7 @@ def count_parts(cluster_id: UUID) -> dict[Kind, int]:
     A GPU is out of service if one of its devices is and none is held. A device that an unmanaged claim holds
     counts as the fraction that it is of its GPU. The rest is available, held by claims of the portal or free.
     """
-    devices = Device.objects.present().filter(cluster=cluster_id).order_by()
+    devices = Device.objects.present().gpus().filter(cluster=cluster_id).order_by()
     gpus = devices.values_list(*KIND).annotate(gpus=Count(GPU, distinct=True))
     out = _out_of_service(devices)
     unmanaged = _unmanaged(devices)

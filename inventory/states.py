@@ -12,6 +12,7 @@ class DeviceState(models.TextChoices):
     UNHEALTHY = "unhealthy", "Unhealthy"
     INCOMPLETE = "incomplete", "Pool incomplete"
     NOT_READY = "not-ready", "Node not ready"
+    CORDONED = "cordoned", "Cordoned"
     BLOCKED = "blocked", "Taken by partitions"
 
 
@@ -40,6 +41,7 @@ LOOK: dict[str, tuple[str, str, str, str]] = {
     DeviceState.UNHEALTHY: ("bad", "alert-triangle", "!", "X"),
     DeviceState.INCOMPLETE: ("wait", "progress-down", "P", "N"),
     DeviceState.NOT_READY: ("wait", "server-off", "N", "N"),
+    DeviceState.CORDONED: ("wait", "tool", "C", "N"),
     DeviceState.BLOCKED: ("over", "layers-intersect", "B", "N"),
 }
 

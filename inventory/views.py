@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.db.models import Case, CharField, Count, OuterRef, Q, QuerySet, Subquery, Value, When
-from django.db.models.functions import Coalesce
+from django.db.models import Case, CharField, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
@@ -34,7 +33,7 @@ from core.times import ago
 from dra.devices import partition_width
 from dra.manifests import device_taint_rule, to_yaml
 from inventory import dra_health
-from inventory.counts import counted_at, fleet_counts, with_device_counts
+from inventory.counts import counted_at, fleet_counts, with_device_counts, with_figures
 from inventory.device_list import CsvHolders, cluster_cell, device_columns, read_rows, table_rows
 from inventory.device_search import device_has_text
 from inventory.filters import HELD, DeviceFilter, NodeFilter
@@ -232,29 +231,16 @@ def plugin_count(plugin_devices: Mapping[str, Sequence[int]]) -> int:
     return sum(capacity for capacity, _allocatable in plugin_devices.values())
 
 
-def _devices(which: Q) -> Coalesce:
-    here = Device.objects.present().filter(which, node=OuterRef("pk")).order_by()
-    return Coalesce(Subquery(here.values("node").annotate(count=Count("*")).values("count")), 0)
-
-
 def nodes_for_list() -> QuerySet[Node]:
     """Return nodes with the counts of their devices, computed only for the rows of the page."""
-    usable = Q(held_by=None, condition=Device.Condition.GOOD, pool_complete=True)
-    return (
-        Node.objects.filter(gone_at=None)
-        .select_related("cluster")
-        .defer("raw", "cluster__credentials")
-        .annotate(
-            device_count=_devices(Q()),
-            held_count=_devices(Q(held_by__isnull=False)),
-            free_count=Case(When(ready=True, unschedulable=False, then=_devices(usable)), default=Value(0)),
-            condition=Case(
-                When(ready=False, then=Value("not-ready")),
-                When(unschedulable=True, then=Value("cordoned")),
-                default=Value("ready"),
-                output_field=CharField(),
-            ),
-        )
+    nodes = Node.objects.filter(gone_at=None).select_related("cluster").defer("raw", "cluster__credentials")
+    return with_figures(nodes).annotate(
+        condition=Case(
+            When(ready=False, then=Value("not-ready")),
+            When(unschedulable=True, then=Value("cordoned")),
+            default=Value("ready"),
+            output_field=CharField(),
+        ),
     )
 
 

@@ -217,7 +217,8 @@ class FleetCount(models.Model):
     """
     How many devices a cluster had when its mirror had this revision.
 
-    `groups` are lists of product, whether it is a whole GPU, state, and number of devices; `node_pools` and
+    `groups` are lists of product, whether it is a whole GPU, state, and number of devices, with False behind
+    them where these are no GPUs; `node_pools` and
     `namespaces` are lists of the pool of the node, or the namespace of the holder, each None without one,
     state, and number. `whole_shapes` are partitions that take all of their GPU, as driver, product and
     partition. `plugin_devices` are GPUs outside DRA, as lists of extended resource, nodes, capacity,

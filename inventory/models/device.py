@@ -14,6 +14,7 @@ from django.db.models.functions import Concat, Lower
 from django.utils import timezone
 
 from core.models import uuid7
+from dra.devices import GPU_DRIVERS, VENDORS
 from dra.price_facts import PriceFacts
 from inventory.models.cluster import Cluster
 from inventory.models.mirror import Node, ResourceClaim, ResourceSlice
@@ -32,10 +33,14 @@ STATES: dict[DeviceState, Q] = {
     DeviceState.UNHEALTHY: Q(condition="unhealthy"),
     DeviceState.INCOMPLETE: Q(pool_complete=False),
     DeviceState.TAINTED: Q(condition="tainted"),
-    DeviceState.NOT_READY: Q(node__ready=False) | Q(node__unschedulable=True),
+    DeviceState.NOT_READY: Q(node__ready=False),
+    DeviceState.CORDONED: Q(node__unschedulable=True),
     DeviceState.BLOCKED: Q(blocked=True),
 }
-
+# `dra.devices.is_gpu` of a row.
+IS_GPU = Q(driver__in=sorted(GPU_DRIVERS)) | (
+    ~Q(driver__in=sorted(VENDORS)) & Q(memory_bytes__isnull=False) & ~Q(product__in=["", F("name")])
+)
 
 # A `DeviceState`: the first that applies in `STATES` wins, so every device has one state and the totals add
 # up. A held device is in use, whatever else is wrong with it.
@@ -55,6 +60,10 @@ class DeviceQuerySet(models.QuerySet["Device"]):
     def with_state(self) -> Self:
         """Annotate `state`, which joins the node."""
         return self.annotate(state=STATE)
+
+    def gpus(self) -> Self:
+        """Return GPUs and parts of them: no network interface, no IMEX channel, nothing else."""
+        return self.filter(IS_GPU)
 
     def with_use(self, *, visible: bool = True) -> Self:
         """
@@ -224,7 +233,7 @@ class NodeCount(models.Model):
     """
     How many devices a node had when its cluster was counted last; lists are sorted by it.
 
-    `free` is 0 for a node that is not ready, or cordoned. `inventory.counts.store_node_counts` is the only
+    `free` are those in the state `DeviceState.FREE`. `inventory.counts.store_node_counts` is the only
     writer.
     """
 

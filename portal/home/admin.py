@@ -265,7 +265,7 @@ def cluster_rows(ages: Iterable[Age], platform: Platform) -> list[ClusterRow]:
     for age in ages:
         count, states = platform.counts.get(age.cluster.pk), Counter[str]()
         for _cluster, group in device_groups([count] if count else []):
-            states[group.state] += group.devices
+            states[group.state] += group.devices if group.is_gpu else 0
         held, free = states[DeviceState.IN_USE], states[DeviceState.FREE]
         rows.append(ClusterRow(age, by_cluster.get(age.cluster.pk), states.total(), held, free))
     return rows

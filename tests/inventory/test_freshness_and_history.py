@@ -204,7 +204,7 @@ WORST = {
         ({}, DeviceState.FREE),
         ({"blocked": True}, DeviceState.BLOCKED),
         ({"blocked": True, "ready": False}, DeviceState.NOT_READY),
-        ({"blocked": True, "unschedulable": True}, DeviceState.NOT_READY),
+        ({"blocked": True, "unschedulable": True}, DeviceState.CORDONED),
         ({"blocked": True, "ready": False, "condition": "tainted"}, DeviceState.TAINTED),
         (
             {"blocked": True, "ready": False, "condition": "tainted", "pool_complete": False},

@@ -189,11 +189,18 @@ def test_admin_access_holds_nothing(mirrored, fake, run_session):
         assert (held_by and held_by.name) == holder
 
 
-@pytest.mark.parametrize("now", [node("node-a", ready=False), node("node-a", unschedulable=True)])
-def test_devices_of_a_node_that_is_down_or_cordoned_are_not_free(mirrored, fake, run_session, now):
+@pytest.mark.parametrize(
+    ("now", "state"),
+    [
+        (node("node-a", ready=False), DeviceState.NOT_READY),
+        (node("node-a", unschedulable=True), DeviceState.CORDONED),
+        (node("node-a", ready=False, unschedulable=True), DeviceState.NOT_READY),
+    ],
+)
+def test_device_of_node_down_or_cordoned_says_which(mirrored, fake, run_session, now, state):
     fake.put(NODE, now)
     run_session("nodes")
-    assert device().state == DeviceState.NOT_READY
+    assert device().state == state
 
 
 def test_a_device_is_on_no_node_any_more_when_that_is_gone(mirrored, fake, run_session):

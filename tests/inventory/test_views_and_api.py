@@ -100,7 +100,7 @@ def names(devices):
 DEVICES = {
     "cluster=ber-1": ["ber-1 node-a gpu-0", "ber-1 node-c gpu-0", "ber-1 node-c gpu-1"],
     "product=NVIDIA+H200": ["ber-1 node-a gpu-0"],
-    "state=not-ready": ["ber-1 node-c gpu-1"],
+    "state=cordoned": ["ber-1 node-c gpu-1"],
     "state=unhealthy": ["ber-1 node-c gpu-0"],
     "state=in-use": ["ber-1 node-a gpu-0", "fra-1 node-a gpu-0"],
     "state=in-use&cluster=fra-1": ["fra-1 node-a gpu-0"],
@@ -185,7 +185,7 @@ DEVICES_OF_THE_API = {
     "devices/?driver=other": [],
     "devices/?memory_gib=141": ["ber-1 node-a gpu-0"],
     "devices/?memory_gib=141.1": [],
-    "devices/?state=unhealthy&state=not-ready": ["ber-1 node-c gpu-0", "ber-1 node-c gpu-1"],
+    "devices/?state=unhealthy&state=cordoned": ["ber-1 node-c gpu-0", "ber-1 node-c gpu-1"],
     "devices/?device_class=mig": [],
 }
 
@@ -330,7 +330,7 @@ def test_totals_and_the_map_count_each_device_gpu_node_and_cluster_once(both):
         "free": (2, 2 / 6),
         "tainted": (0, 0),
         "unhealthy": (1, 1 / 6),
-        "not-ready": (1, 1 / 6),
+        "cordoned": (1, 1 / 6),
     }
     assert (sums.held, sums.not_held, sums.sum_of_not_held) == (2, 4, "2 + 1 + 1")
     groups = fleet_map(fleet_counts(), person=AnonymousUser())
@@ -519,12 +519,12 @@ def test_holders_of_all_claims_are_read_at_once_and_others_are_hidden(both, monk
 
 def test_devices_of_a_state_are_those_that_the_list_shows_in_it(both):
     devices = Device.objects.with_state()
-    assert {device.state for device in devices} >= {"in-use", "free", "unhealthy", "not-ready"}
+    assert {device.state for device in devices} >= {"in-use", "free", "unhealthy", "cordoned"}
     free = Device.objects.filter(held_by=None, condition="good").first()
     Device.objects.filter(pk=free.pk).update(blocked=True)
     Device.objects.filter(condition="unhealthy").update(condition="tainted")
     choices: list[list[str]] = [[state] for state in DeviceState]
-    for states in (*choices, ["free", "not-ready"], ["in-use", "tainted"], []):
+    for states in (*choices, ["free", "cordoned"], ["in-use", "tainted"], []):
         expected = {device.pk for device in Device.objects.with_state() if device.state in states}
         assert {device.pk for device in Device.objects.in_state(*states)} == expected, states
 
