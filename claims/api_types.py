@@ -96,6 +96,15 @@ class RequestIn(Input):
 
 class ClaimIn(RequestIn):
     reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
+    keep_alive = SpelledDuration(
+        required=False,
+        allow_null=True,
+        default=None,
+        min_value=timedelta(minutes=1),
+        max_value=timedelta(days=7),
+        error_messages={"min_value": "At least 1 min.", "max_value": "At most 7 d."},
+        help_text="End the claim once it was not renewed (`PUT …/keep-alive/`) for this long: 15m to 7d",
+    )
 
 
 class ApproveIn(Input):
@@ -324,6 +333,7 @@ class ClaimDetailOut(ClaimOut):
     evict_at = serializers.DateTimeField(
         allow_null=True, help_text="When such pods are evicted, once that is announced"
     )
+    keep_alive = SecondsField(allow_null=True, help_text="Of a claim that its program keeps alive")
 
     class Meta:
         model = Claim
@@ -337,6 +347,8 @@ class ClaimDetailOut(ClaimOut):
             "alternatives",
             "end_policy",
             "evict_at",
+            "keep_alive",
+            "ends_unless_renewed_at",
         )
         read_only_fields = fields
 

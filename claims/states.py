@@ -41,6 +41,7 @@ LIVE = tuple(state for state in NEXT if state not in FINAL)  # counts against th
 UNDELIVERED = (S.REQUESTED, S.APPROVED)  # its object is not in the cluster yet
 USABLE = (S.PROVISIONED, S.ALLOCATED)  # its object is in the cluster; pods may use it
 RUNNING = (S.APPROVED, *USABLE)  # its time runs; it can be extended, replaced and released
+RENEWABLE = (S.REQUESTED, *RUNNING)  # a program may keep it alive
 DELIVERED = (*USABLE, S.RELEASING)  # its object may exist in the cluster
 GRANTED = (*RUNNING, S.RELEASING)  # counts against Kubernetes' ResourceQuota; reconciliation follows it
 MAY_HOLD_DEVICES = (S.ALLOCATED, S.RELEASING)  # pods that run keep their devices while it is released

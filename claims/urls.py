@@ -71,6 +71,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         lifecycle_views.extension_withdraw,
         name="extension_withdraw",
     ),
+    path("claims/<uuid:claim_id>/keep/", lifecycle_views.keep, name="keep"),
     path("claims/<uuid:claim_id>/accept/", claim_page_views.accept, name="accept"),
     path("claims/<uuid:claim_id>/label/", claim_page_views.label, name="label"),
     path("approvals/", inbox_views.approvals, name="approvals"),

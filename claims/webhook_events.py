@@ -32,6 +32,7 @@ def claim_data(key: UUID, **more: object) -> Mapping[str, Any]:
         "state": claim.state,
         "version": claim.version,
         "expires_at": instant(claim.expires_at),
+        "ends_unless_renewed_at": instant(claim.ends_unless_renewed_at),
         "problem": claim.problem[:MAX_TEXT],
         "url": reverse("claims:detail", args=[claim.pk]),
         **more,

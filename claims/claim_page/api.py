@@ -5,6 +5,7 @@ API of claims: list, request, decide, release; and of one claim: explanation, po
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from threading import BoundedSemaphore
 from typing import Any
 from uuid import UUID
@@ -412,7 +413,13 @@ VERSION = OpenApiParameter("version", int, description="The claim version that y
 
 
 # What else of a claim's body can change without its version: the defaults of its end policy.
-ALSO_SHOWN = ("cluster__end_policy", "profile_version__end_policy")
+ALSO_SHOWN = ("ends_unless_renewed_at", "cluster__end_policy", "profile_version__end_policy")
+
+
+def _claim_tag(version: int, renewed: datetime | None, *also: object) -> str:
+    """Return the ETag of a claim. If-Match does not compare its last part, the time of a renewal."""
+    tag = version_tag(version, *also)
+    return f'{tag[:-1]}.{renewed.timestamp():.0f}"' if renewed else tag
 
 
 def _at(row: Any, path: str) -> Any:
@@ -483,14 +490,14 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
             if woken_by not in (WokenBy.TIMEOUT, WokenBy.BUSY, WokenBy.EARLIER):
                 claim = self.get_object()
         claim.woken_by = woken_by  # type: ignore[attr-defined]  # for the serializer
-        etag = version_tag(claim.version, *(_at(claim, name) for name in ALSO_SHOWN))
+        etag = _claim_tag(claim.version, *(_at(claim, name) for name in ALSO_SHOWN))
         return Response(only_wanted(WaitedClaimOut(claim), request).data, headers={"ETag": etag})
 
     def _etag(self, key: str) -> str:
         """Return the ETag of a claim in one query, "" without one that the reader may see."""
         rows = Claim.objects.visible_to(user_of(self.request)).filter(pk__in=valid_ids([key]))
         row = rows.values_list("version", *ALSO_SHOWN).first()
-        return version_tag(row[0], *row[1:]) if row else ""
+        return _claim_tag(row[0], *row[1:]) if row else ""
 
     @needs(Scope.APPROVE)
     @extend_schema(request=api_types.ApproveIn, responses=api_types.ClaimDetailOut)

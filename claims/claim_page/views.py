@@ -41,7 +41,7 @@ from claims.models.limits import Delivery
 from claims.observation import drift
 from claims.plans.changes import request_again_url
 from claims.plans.plan import claim_use
-from claims.states import FINAL, LOOK, RUNNING, UNAPPROVED, ClaimState
+from claims.states import FINAL, LOOK, RENEWABLE, RUNNING, UNAPPROVED, ClaimState
 from core.errors import Conflict
 from core.text import counted
 from core.times import ago, at_short, duration, elapsed
@@ -130,6 +130,8 @@ def lifecycle_context(facts: Facts, user: User) -> dict[str, Any]:
         "can_evict": may_evict and claim.end_policy != EndPolicy.RUN and not eviction.is_due(claim),
         "overstaying": overstaying,
         "pods_after_end": pods_after_end(claim.end_policy),
+        "kept_alive": claim.state in RENEWABLE and claim.ends_unless_renewed_at is not None,
+        "may_keep": not reason_not_to_release(user, claim, facts.role),
         "can_extend": timed and successor is None,
         "can_shorten": timed and not claim.is_in_grace,
         "can_transfer": may_change,

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from claims import api_types
+from claims.lifecycle import keep_alive
 from claims.lifecycle.services import (
     accept_object,
     approve_extension,
@@ -87,6 +88,17 @@ class ExtensionOut(serializers.ModelSerializer[Extension]):
 
 class ApproveExtensionIn(Input):
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+class KeepAliveOut(serializers.ModelSerializer[Claim]):
+    """How long the program of a claim may be silent, and when the claim ends unless it is renewed."""
+
+    keep_alive = api_types.SecondsField(allow_null=True)
+
+    class Meta:
+        model = Claim
+        fields = ("state", "keep_alive", "ends_unless_renewed_at")
+        read_only_fields = fields
 
 
 class AcceptIn(Input):
@@ -169,6 +181,22 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         """Restore the portal's labels on the object of the claim, in a moment."""
         claim = label_again(claim=self.get_object(), by=user_of(request))
         return self.claim_response(claim, status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses=KeepAliveOut)
+    @action(detail=True, methods=["put"], url_path="keep-alive")
+    def renew(self, request: Request, pk: str) -> Response:
+        """
+        Renew a claim that its program keeps alive; 409 if it has ended.
+
+        `keep_alive` is null if nobody has to renew it, as after somebody chose to keep it.
+        """
+        return Response(KeepAliveOut(keep_alive.renew(claim=self.get_object(), by=user_of(request))).data)
+
+    @extend_schema(request=None, responses=api_types.ClaimDetailOut)
+    @renew.mapping.delete
+    def keep(self, request: Request, pk: str) -> Response:
+        """Keep the claim until its own end, whether or not its program is alive."""
+        return self.claim_response(keep_alive.keep(claim=self.get_object(), by=user_of(request)))
 
     def claim_response(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
         return Response(api_types.ClaimDetailOut(self.get_queryset().get(pk=claim.pk)).data, status=code)

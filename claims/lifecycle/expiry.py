@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from claims.approvals import authority
 from claims.delivery.eviction import fate_of_pods, holding_pods, notify_team, start_release
+from claims.lifecycle import keep_alive
 from claims.lifecycle.extension_rules import ExtensionPolicy, duration_start, reason_not_to_extend
 from claims.models import Claim, Extension, RequestStatus
 from claims.observation.observations import observe
@@ -50,6 +51,12 @@ def end_overdue(now: datetime) -> list[UUID]:
         deleted = claim.deleted_at
         if deleted is not None and deleted <= now and _end_or_collect_error(claim, _release, failed):
             ended.append(claim.pk)
+    silent = keep_alive.silent_claims(now).select_related(*RELATED)
+    ended += [
+        claim.pk
+        for claim in silent
+        if _end_or_collect_error(claim, lambda claim: _end_silent(claim, now), failed)
+    ]
     for extension in Extension.objects.filter(status=RequestStatus.WAITING).exclude(claim__state__in=RUNNING):
         extension.decide(RequestStatus.EXPIRED, by=None, note="The claim has ended.")
     if failed:
@@ -70,7 +77,8 @@ def _end(claim: Claim, move: Callable[[Claim], bool]) -> bool:
     """End it and notify in one transaction; an end that was moved meanwhile stays."""
     with transaction.atomic():
         locked = Claim.objects.select_for_update(no_key=True).filter(pk=claim.pk)
-        same = locked.filter(state=claim.state, expires_at=claim.expires_at, decide_by=claim.decide_by)
+        ends = ("state", "expires_at", "decide_by", "ends_unless_renewed_at")
+        same = locked.filter(**{name: getattr(claim, name) for name in ends})
         return same.first() is not None and move(claim)
 
 
@@ -91,9 +99,30 @@ def _expire(claim: Claim, now: datetime) -> bool:
     return True
 
 
-def _release(claim: Claim) -> bool:
+def _end_silent(claim: Claim, now: datetime) -> bool:
+    """Tell the owner that the program of a claim is silent, or end the claim some time after that."""
+    if claim.silence_noticed_at is None:
+        return keep_alive.notice_silence(claim, now)
+    why = keep_alive.silence(claim, now)
+    if claim.state != ClaimState.REQUESTED:
+        return _release(claim, why=why, title=f"{claim} has ended with its program")
+    if not claim.advance(ClaimState.WITHDRAWN, why=why, problem=""):
+        return False
+    notify(
+        [claim.requested_by],
+        kind=NoticeKind.END,
+        key=f"ended:{claim.pk}:{now.isoformat()}",
+        team_id=claim.team_id,
+        title=f"The request {claim} is withdrawn",
+        body=f"{why} Its quota is free again; you can ask again from its page.",
+        url=reverse("claims:detail", args=[claim.pk]),
+    )
+    return False
+
+
+def _release(claim: Claim, *, why: str = "", title: str = "") -> bool:
     end = claim.expires_at or claim.state_since
-    why = f"Its time of {in_words(end - duration_start(claim))} is over."
+    why = why or f"Its time of {in_words(end - duration_start(claim))} is over."
     if not start_release(claim, why=why):
         return False
     seen = observe([claim])[claim.pk]
@@ -111,7 +140,7 @@ def _release(claim: Claim) -> bool:
         kind=NoticeKind.END,
         key=f"ended:{claim.pk}:{end.isoformat()}",
         team_id=claim.team_id,
-        title=f"The time of {claim} is over",
+        title=title or f"The time of {claim} is over",
         body=f"{why} {body}",
         url=reverse("claims:detail", args=[claim.pk]),
         important=bool(pods),

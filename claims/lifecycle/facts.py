@@ -97,7 +97,7 @@ class Facts:
         claim = self.claim
         parts = f"{claim.pk} {claim.version} {self.role} {claim.problem} {self.seen.digest(claim)}"
         parts += f" {claim.is_in_grace} {self.successor and self.successor.state}"
-        parts += f" {claim.end_policy} {claim.evict_at}"
+        parts += f" {claim.end_policy} {claim.evict_at} {claim.ends_unless_renewed_at}"
         if self.age is not None:
             seen_at = self.age.seen_at
             parts += f" {seen_at and seen_at.timestamp() // AGE_STEP} {self.age.is_stale} {self.age.why}"
@@ -139,7 +139,8 @@ def _stamps(*, is_admin: bool) -> Prepared:
             .filter(pk=claim_id)
             .values_list(
                 *("state", "expires_at", "version", "problem", "observation_hash", "cluster__revision"),
-                *("cluster__halt_reason", "cluster__end_policy", role_subquery(user, team=OuterRef("team"))),
+                *("ends_unless_renewed_at", "cluster__halt_reason", "cluster__end_policy"),
+                role_subquery(user, team=OuterRef("team")),
                 Subquery(successors.order_by("-created_at").values("state")[:1]),
                 ArraySubquery(freshness.order_by("pk").values("error")),
                 ArraySubquery(freshness.order_by("pk").values("seen_at")),

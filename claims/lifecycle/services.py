@@ -19,6 +19,7 @@ from claims.lifecycle.extension_rules import (
     pending_extension,
     reason_not_to_extend,
 )
+from claims.lifecycle.keep_alive import NOT_KEPT_ALIVE
 from claims.models import Claim, Extension, RequestStatus
 from claims.observation import drift
 from claims.observation.observations import observe
@@ -372,7 +373,8 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     key_in_use = Claim.objects.filter(requested_by=to, key=claim.key).exists()
     key = f"handed-over-{claim.pk}" if key_in_use else claim.key
     why = f"Transferred from {old.label} to {to.label}."
-    claim.remark(why, by=by, action="claim.transferred", requested_by=to, key=key)
+    # The program of the old owner may not renew it.
+    claim.remark(why, by=by, action="claim.transferred", requested_by=to, key=key, **NOT_KEPT_ALIVE)
     _notify_transfer(claim, by, old, to)
     return claim
 

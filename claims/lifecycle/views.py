@@ -26,6 +26,7 @@ from claims.lifecycle import services
 from claims.lifecycle.extension_rules import ExtensionPolicy, pending_extension, reason_not_to_extend
 from claims.lifecycle.facts import Facts, claim_facts
 from claims.lifecycle.forms import ExtendForm, ShortenForm, TransferForm
+from claims.lifecycle.keep_alive import keep as keep_claim
 from claims.lifecycle.services import eligible_owners, withdraw_extension
 from claims.lifecycle.services import extend as extend_claim
 from claims.lifecycle.services import shorten as shorten_claim
@@ -262,6 +263,15 @@ def extend_undo(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         messages.success(request, f"{claim} ends on {moment(until)} again.")
 
     return ask_or_act(request, "extend", {"claim": claim}, None, act)
+
+
+@require_POST
+def keep(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """Keep a claim until its own end, whether or not the program that requested it is alive."""
+    claim = visible_claim(request, claim_id)
+    keep_claim(claim=claim, by=user_of(request))
+    messages.success(request, f"{claim} stays until its own end; its program need not renew it any more.")
+    return redirect("claims:detail", claim.pk)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

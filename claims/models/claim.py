@@ -105,6 +105,10 @@ class Claim(models.Model):
     approved_hash = models.CharField(max_length=64, blank=True, default="")
     original_request = models.JSONField(null=True)
     expires_at = models.DateTimeField(null=True)
+    # Of a claim that a program keeps alive (`claims.lifecycle.keep_alive`): how long it may be silent.
+    keep_alive = models.DurationField(null=True)
+    ends_unless_renewed_at = models.DateTimeField(null=True)
+    silence_noticed_at = models.DateTimeField(null=True)  # when its owner was told that it ends
     # When pods that still hold its devices are evicted; written by `claims.delivery.eviction` alone.
     evict_at = models.DateTimeField(null=True)
     object_uid = models.CharField(
@@ -130,6 +134,11 @@ class Claim(models.Model):
                 name="claim_name_free",
             ),
             models.CheckConstraint(condition=Q(parallel__gt=0), name="claim_parallel_positive"),
+            models.CheckConstraint(
+                condition=Q(keep_alive=None, ends_unless_renewed_at=None, silence_noticed_at=None)
+                | Q(keep_alive__gt=timedelta(0), ends_unless_renewed_at__isnull=False),
+                name="claim_kept_alive_until",
+            ),
             models.CheckConstraint(condition=Q(state__in=ClaimState.values), name="claim_state_known"),
         )
         indexes = (
@@ -149,6 +158,11 @@ class Claim(models.Model):
             models.Index(fields=["profile_version"], condition=~Q(state__in=FINAL), name="claim_by_version"),
             models.Index(fields=["state", "expires_at"], condition=~Q(state__in=FINAL), name="claim_expiry"),
             models.Index(fields=["id"], condition=Q(state__in=GRANTED), name="claim_granted"),
+            models.Index(
+                fields=["ends_unless_renewed_at"],
+                condition=~Q(state__in=FINAL) & ~Q(ends_unless_renewed_at=None),
+                name="claim_kept_alive",
+            ),
             models.Index(
                 fields=["reconcile_at"], condition=~Q(reconcile_at=None), name="claim_reconcile_due"
             ),

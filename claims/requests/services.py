@@ -35,7 +35,7 @@ from teams.access import require_role
 from teams.models import Role, Team, User
 
 
-def request_claim(
+def request_claim(  # noqa: PLR0913 (a request has many fields)
     *,
     by: User,
     team: Team,
@@ -50,6 +50,7 @@ def request_claim(
     alternatives: Sequence[Profile] = (),
     together: Sequence[ProfileCount] = (),
     replaces: Claim | None = None,
+    keep_alive: timedelta | None = None,
     key: str,
 ) -> Claim:
     """
@@ -57,7 +58,8 @@ def request_claim(
 
     `alternatives` are tried in this order if `profile` does not fit; the profiles in `together` are taken as
     well, each with its own number of devices. While the claim that it `replaces` counts, only the devices
-    beyond that one count for the new claim. A rule of the profiles may approve it at once. The draft with
+    beyond that one count for the new claim. With `keep_alive` it ends once its program has not renewed it for
+    that long. A rule of the profiles may approve it at once. The draft with
     this key is deleted. Raises Http404 for an outsider, PermissionDenied for a viewer, Forbidden for a
     profile that is not open to the team, Invalid for invalid fields, QuotaExceeded, BudgetExceeded, Conflict.
     """
@@ -84,7 +86,7 @@ def request_claim(
     require_permission(by, plan.spec)
     require_valid(plan)
     try:
-        return _reserve(plan, by=by, reason=reason, key=key, replaces=replaces)
+        return _reserve(plan, by=by, reason=reason, key=key, replaces=replaces, keep_alive=keep_alive)
     except (IntegrityError, PortalError) as error:
         if earlier := _earlier_claim(by, key):  # the same request arrived twice at the same time
             return _same_request(earlier, team=team, cluster=cluster, profile=profile)
@@ -94,7 +96,15 @@ def request_claim(
 
 
 @transaction.atomic(durable=True)
-def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Claim | None) -> Claim:
+def _reserve(
+    plan: RequestPlan,
+    *,
+    by: User,
+    reason: str,
+    key: str,
+    replaces: Claim | None,
+    keep_alive: timedelta | None,
+) -> Claim:
     """
     Check quotas and budgets and create the claim while their rows are locked, the quotas first.
 
@@ -109,7 +119,7 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
         raise QuotaExceeded(" ".join(refusals))
     budgets = budget_check.lock_and_check(plan, replaces=old)
     budget_check.require_budget(budgets)
-    claim = _create(plan, by=by, reason=reason, key=key, old=old, carried=carried)
+    claim = _create(plan, by=by, reason=reason, key=key, old=old, carried=carried, keep_alive=keep_alive)
     Draft.objects.filter(by=by, key=key).delete()
     if old is not None:
         old.remark(f"{claim} was requested as a replacement.", by=by)
@@ -138,7 +148,14 @@ def _reserve(plan: RequestPlan, *, by: User, reason: str, key: str, replaces: Cl
 
 
 def _create(
-    plan: RequestPlan, *, by: User, reason: str, key: str, old: Claim | None, carried: Carried
+    plan: RequestPlan,
+    *,
+    by: User,
+    reason: str,
+    key: str,
+    old: Claim | None,
+    carried: Carried,
+    keep_alive: timedelta | None,
 ) -> Claim:
     claim = Claim.objects.create(
         name=plan.name,
@@ -156,6 +173,8 @@ def _create(
         spec=plan.spec,
         spec_hash=plan.spec_hash,
         decide_by=timezone.now() + settings.REQUEST_TTL,
+        keep_alive=keep_alive,
+        ends_unless_renewed_at=timezone.now() + keep_alive if keep_alive else None,
         replaces=old,
         carried=carried.devices,
     )

@@ -141,6 +141,8 @@ WRITES = {
     "POST /api/v1/claims/{id}/deny/": Wish("lead", DENIED),
     "POST /api/v1/claims/{id}/evict/": Wish("engineer", overstaying),
     "POST /api/v1/claims/{id}/extend/": Wish("engineer", later),
+    "PUT /api/v1/claims/{id}/keep-alive/": Wish("engineer"),
+    "DELETE /api/v1/claims/{id}/keep-alive/": Wish("engineer"),
     "POST /api/v1/claims/{id}/release/": Wish("engineer", ANY),
     "POST /api/v1/claims/{id}/resize/": Wish("engineer", in_place_of),
     "POST /api/v1/claims/{id}/shorten/": Wish("engineer", lambda _claim: {"until": minutes(2)}),

@@ -169,7 +169,8 @@ def read(admin: User) -> Story:
     of_claims = {
         **dict.fromkeys(("approve", "deny", "withdraw"), asked),
         **dict.fromkeys(
-            ("release", "extend", "shorten", "transfer", "resize", "label", "remind", "snooze"), live
+            ("release", "extend", "shorten", "transfer", "resize", "label", "remind", "snooze", "keep-alive"),
+            live,
         ),
         "accept": claims.filter(state=ClaimState.ALLOCATED),
     }

@@ -80,6 +80,7 @@ UNREACHED = {
     "approvals/reasons/<int:reason_id>/remove/": "nobody in the demo has saved a reason",
     "claims/<uuid:claim_id>/accept/": "nobody has changed a claim in its cluster",
     "claims/<uuid:claim_id>/evict/": "no claim of the demo has ended with pods that may be evicted",
+    "claims/<uuid:claim_id>/keep/": "no program keeps a claim of the demo alive",
     "claims/<uuid:claim_id>/extend/undo/": "for ten minutes after an extension",
     "claims/<uuid:claim_id>/transfer/undo/": "for ten minutes after a transfer",
     "claims/drafts/restore/": "for ten minutes after a draft was deleted",

@@ -175,6 +175,7 @@ POST_ONLY = {
     "claims:quota_request_comment",
     "claims:quota_set",
     "claims:delegation_end",
+    "claims:keep",
     "claims:label",
     "claims:cluster_quotas_write",
     "claims:cluster_quotas_repair",

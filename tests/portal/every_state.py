@@ -197,6 +197,7 @@ def fill_claims(names: dict[str, Any], team: Any, cluster: Any, train: Any, peop
     SavedReport.objects.create(user=user_of, name="Mine", query="by=team")
     graceful = make_profile("graceful", grace=DAY, extension=DAY, max_duration=30 * DAY)
     claim("in_grace", ClaimState.ALLOCATED, profile=graceful, expires_at=now - HOUR)
+    claim("kept_alive", keep_alive=HOUR, ends_unless_renewed_at=now + HOUR)
     wishing = claim("wishing", ClaimState.ALLOCATED)
     names["extension"] = Extension.objects.create(
         claim=wishing,

@@ -26,6 +26,7 @@ NO_PAGE = {
         "claims.quotas.services",
         "remove_quota",
     ): "a page sets a limit to 0; configuration as code and API remove it",
+    ("claims.lifecycle.keep_alive", "renew"): "a program does it, a person keeps the claim instead",
     ("claims.requests.services", "resize"): "the page sends the request form, which replaces the claim",
     ("portal.configuration.plan", "apply_plan"): "`manage.py config apply`",
     ("portal.configuration.plan", "read_plan"): "`manage.py config diff`",

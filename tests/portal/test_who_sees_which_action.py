@@ -73,6 +73,7 @@ TABLE: dict[str, Row] = {
     "claims:detail written": RUNNING,
     "claims:detail held": RUNNING,
     "claims:detail in_grace": {offer: who for offer, who in RUNNING.items() if offer != "shorten"},
+    "claims:detail kept_alive": {"keep": THEIRS, **RUNNING},
     "claims:detail wishing": {"extension_withdraw": THEIRS, **RUNNING},
     "claims:detail replaced": REPLACED,
     "claims:detail crowded": {"extend": THEIRS, **REPLACED},

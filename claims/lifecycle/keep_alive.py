@@ -1,0 +1,102 @@
+"""
+Claims that a program keeps alive, such as a block of the Python client (decision 42).
+
+The program renews such a claim from time to time. After two thirds of `Claim.keep_alive` without a renewal
+the owner is notified; at `ends_unless_renewed_at` the claim is released, or the request withdrawn. Nothing
+ends without that notice, and between both lies at least a third of the time: after an outage of the portal
+programs find time to renew.
+"""
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Greatest, Now
+from django.urls import reverse
+
+from claims.access import lock_owned_claim, reason_not_to_release
+from claims.models import Claim
+from claims.states import RENEWABLE
+from claims.webhook_events import tell_of_end
+from core.errors import Conflict, Forbidden
+from core.times import duration as in_words
+from core.times import utc_moment
+from notify.models import NoticeKind
+from notify.services import notify
+from teams.access import require_role
+from teams.models import Role, User
+
+NOT_KEPT_ALIVE = {"keep_alive": None, "ends_unless_renewed_at": None, "silence_noticed_at": None}
+
+
+def renew(*, claim: Claim, by: User) -> Claim:
+    """
+    Say that the program of a claim is alive, in one UPDATE. A claim without such a program stays as it is.
+
+    Raises Http404, PermissionDenied, Forbidden, and Conflict for a claim that has ended.
+    """
+    role = require_role(by, claim.team, at_least=Role.MEMBER)
+    if reason := reason_not_to_release(by, claim, role):
+        raise Forbidden(reason)
+    alive = Claim.objects.filter(pk=claim.pk, state__in=RENEWABLE).exclude(keep_alive=None)
+    alive.update(ends_unless_renewed_at=Now() + F("keep_alive"), silence_noticed_at=None)
+    claim.refresh_from_db(fields=["state", "keep_alive", "ends_unless_renewed_at"])
+    if claim.state not in RENEWABLE:
+        last = claim.history.last()
+        why = last.reason if last else ""
+        raise Conflict(f"{claim} has ended: it is “{claim.get_state_display()}”. {why}".strip())
+    return claim
+
+
+@transaction.atomic(durable=True)
+def keep(*, claim: Claim, by: User) -> Claim:
+    """
+    Let a claim live until its own end, whether or not its program is alive. Repeating it changes nothing.
+
+    Raises Http404, PermissionDenied, Forbidden, and Conflict for a claim that has ended.
+    """
+    claim = lock_owned_claim(claim, by)
+    if claim.keep_alive is None:
+        return claim
+    if claim.state not in RENEWABLE:
+        raise Conflict(f"{claim} is “{claim.get_state_display()}”; there is nothing left to keep.")
+    claim.remark(
+        "Kept: its program need not renew it any more.", by=by, action="claim.kept", **NOT_KEPT_ALIVE
+    )
+    return claim
+
+
+def silent_claims(now: datetime) -> QuerySet[Claim]:
+    """Return the claims whose program has been silent for two thirds of its time or longer."""
+    kept = Claim.objects.filter(state__in=RENEWABLE).exclude(ends_unless_renewed_at=None)
+    return kept.filter(ends_unless_renewed_at__lte=now + F("keep_alive") / 3).filter(
+        Q(silence_noticed_at=None) | Q(ends_unless_renewed_at__lte=now)
+    )
+
+
+def notice_silence(claim: Claim, now: datetime) -> bool:
+    """Notify the owner that the claim ends unless it is renewed. Call it while the row is locked."""
+    Claim.objects.filter(pk=claim.pk).update(
+        silence_noticed_at=now,
+        ends_unless_renewed_at=Greatest("ends_unless_renewed_at", now + F("keep_alive") / 3),
+    )
+    claim.refresh_from_db(fields=["ends_unless_renewed_at"])
+    notify(
+        [claim.requested_by],
+        kind=NoticeKind.END,
+        key=f"silent:{claim.pk}:{now.isoformat()}",
+        team_id=claim.team_id,
+        title=f"{claim} ends on {utc_moment(claim.ends_unless_renewed_at)} unless its program renews it",
+        body=f"{silence(claim, now)} To keep it without the program, open its page and choose “Keep it”.",
+        url=reverse("claims:detail", args=[claim.pk]),
+        important=True,
+    )
+    tell_of_end(claim)
+    return False
+
+
+def silence(claim: Claim, now: datetime) -> str:
+    """Return for how long nobody has renewed the claim, as a sentence."""
+    end, wait = claim.ends_unless_renewed_at, claim.keep_alive
+    silent = now - end + wait if end and wait else timedelta(0)
+    return f"The program that requested it has not renewed it for {in_words(silent)}."
