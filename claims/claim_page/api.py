@@ -154,6 +154,12 @@ class ExplainOut(serializers.Serializer[Any]):
         source="can_read_events", help_text="False if the portal may not list Events"
     )
 
+    version = serializers.SerializerMethodField(help_text="Of the claim that it explains")
+
+    def get_version(self, explanation: Explanation) -> int:
+        version: int = self.context["version"]
+        return version
+
     def get_headline(self, explanation: Explanation) -> str:
         action = explanation.next_action
         return action.headline if self.context["is_owner"] else action.headline_for_others
@@ -434,9 +440,14 @@ class ClaimApiFilter(filters.FilterSet):
     cluster = filters.CharFilter(field_name="cluster__name")
     profile = filters.CharFilter(method="filter_profile", label="Slug of one of its profiles")
     mine = BooleanFilter(method="filter_mine")
+    name = filters.CharFilter(label="Name of the object, exactly")
+    key = filters.CharFilter(method="filter_key", label="Idempotency-Key of your request")
 
     def filter_profile(self, queryset: ClaimQuerySet, name: str, value: str) -> QuerySet[Claim]:
         return queryset.with_profile(value)
+
+    def filter_key(self, queryset: QuerySet[Claim], name: str, value: str) -> QuerySet[Claim]:
+        return queryset.filter(requested_by=self.request.user, key=value)
 
     def filter_mine(self, queryset: QuerySet[Claim], name: str, value: bool) -> QuerySet[Claim]:  # noqa: FBT001
         return queryset.filter(requested_by=self.request.user) if value else queryset
@@ -557,7 +568,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     def explain(self, request: Request, pk: str) -> Response:
         """Read who acts next, why, and what Kubernetes reports about the pods."""
         claim = self.get_object()
-        context = {"is_owner": claim.requested_by_id == user_of(request).pk}
+        context = {"is_owner": claim.requested_by_id == user_of(request).pk, "version": claim.version}
         return Response(ExplainOut(explain(claim), context=context).data)
 
     @extend_schema(responses=api_types.TransitionOut(many=True), filters=False)

@@ -30,7 +30,7 @@ from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
-from core.schema import key
+from core.schema import key, refuses
 from core.scopes import Scope, needs
 from teams.access import user_of
 
@@ -182,6 +182,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         claim = label_again(claim=self.get_object(), by=user_of(request))
         return self.claim_response(claim, status.HTTP_202_ACCEPTED)
 
+    @refuses(403, 404, 409)
     @extend_schema(request=None, responses=KeepAliveOut)
     @action(detail=True, methods=["put"], url_path="keep-alive")
     def renew(self, request: Request, pk: str) -> Response:
@@ -192,7 +193,8 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         """
         return Response(KeepAliveOut(keep_alive.renew(claim=self.get_object(), by=user_of(request))).data)
 
-    @extend_schema(request=None, responses=api_types.ClaimDetailOut)
+    @refuses(403, 404, 409)
+    @extend_schema(request=None, responses={200: api_types.ClaimDetailOut})
     @renew.mapping.delete
     def keep(self, request: Request, pk: str) -> Response:
         """Keep the claim until its own end, whether or not its program is alive."""

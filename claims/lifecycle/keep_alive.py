@@ -81,12 +81,13 @@ def notice_silence(claim: Claim, now: datetime) -> bool:
         ends_unless_renewed_at=Greatest("ends_unless_renewed_at", now + F("keep_alive") / 3),
     )
     claim.refresh_from_db(fields=["ends_unless_renewed_at"])
+    end = claim.ends_unless_renewed_at or now
     notify(
         [claim.requested_by],
         kind=NoticeKind.END,
         key=f"silent:{claim.pk}:{now.isoformat()}",
         team_id=claim.team_id,
-        title=f"{claim} ends on {utc_moment(claim.ends_unless_renewed_at)} unless its program renews it",
+        title=f"{claim} ends on {utc_moment(end)} unless its program renews it",
         body=f"{silence(claim, now)} To keep it without the program, open its page and choose “Keep it”.",
         url=reverse("claims:detail", args=[claim.pk]),
         important=True,

@@ -57,6 +57,11 @@ class Refused(DragomanError):
         self.message, self.status, self.code = message, status, code
         self.problem: Mapping[str, Any] = problem or {}
 
+    def say_more(self, sentence: str) -> None:
+        """Add what helps to the sentence of the portal."""
+        self.message = f"{self.message} {sentence}"
+        self.args = (self.message,)
+
     @property
     def fields(self) -> tuple[FieldError, ...]:
         """The fields that are wrong, for a malformed request."""

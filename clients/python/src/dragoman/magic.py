@@ -6,6 +6,8 @@
     %gpu request notebook-24g --hours 4
     %gpu why
     %gpu release
+
+The kernel keeps what it requested alive; `%gpu help` lists the commands.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dragoman._sync.client import Client
 from dragoman.errors import DragomanError
 from dragoman.remember import Remembered
 from dragoman.request import ClaimRequest
-from dragoman.results import LIVE, ClaimCost, Explanation
+from dragoman.results import LIVE, ClaimCost, Explanation, Match, Usage
 from dragoman.text import ago, aligned
 
 
@@ -56,23 +58,49 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}\n{self.format_usage()}")
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise HelpShown  # `--help` has printed it
+
+
+class HelpShown(Exception):
+    """Nothing more to do."""
+
 
 def parser() -> Parser:
-    top = Parser(prog="%gpu", add_help=False)
-    commands = top.add_subparsers(dest="command", required=True, parser_class=Parser)
-    free = commands.add_parser("free", help="profiles with a free device", add_help=False)
+    top = Parser(prog="%gpu")
+    commands = top.add_subparsers(dest="command", parser_class=Parser, metavar="COMMAND")
+    commands.add_parser("help", help="list the commands")
+    free = commands.add_parser("free", help="profiles with a free device")
     free.add_argument("words", nargs="*")
-    request = commands.add_parser("request", help="request a claim and wait for it", add_help=False)
-    request.add_argument("profile")
-    for name in ("--team", "--cluster", "--duration"):
-        request.add_argument(name)
-    request.add_argument("--hours", type=float)
-    request.add_argument("--devices", type=int, default=1)
+    request = commands.add_parser("request", help="request a claim and wait for it")
+    match = commands.add_parser("match", help="preview a request; nothing is reserved")
+    for command in (request, match):
+        command.add_argument("profile")
+        for name in ("--team", "--cluster", "--duration"):
+            command.add_argument(name)
+        command.add_argument("--hours", type=float)
+        command.add_argument("--devices", type=int, default=1)
     request.add_argument("--reason", default="")
     request.add_argument("--timeout", type=float)
-    commands.add_parser("claims", help="your live claims", add_help=False)
-    for name in ("why", "cost", "release"):
-        commands.add_parser(name, add_help=False).add_argument("claim", nargs="?")
+    lifetime = (
+        "it ends when this kernel is silent for this long, 15m unless said; “off”: it lives until its end"
+    )
+    request.add_argument("--keep-alive", default="15m", help=lifetime)
+    commands.add_parser("claims", help="your live claims")
+    abouts = {
+        "why": "who acts next, and why",
+        "cost": "what it costs",
+        "usage": "how busy its devices are",
+        "extend": "ask for a later end",
+        "release": "end it",
+    }
+    about = {name: commands.add_parser(name, help=words) for name, words in abouts.items()}
+    for command in about.values():
+        command.add_argument("claim", nargs="?")
+    about["extend"].add_argument("--hours", type=float, required=True)
+    about["release"].add_argument(
+        "--yes", action="store_true", help="also one that this notebook did not request"
+    )
     return top
 
 
@@ -84,7 +112,7 @@ class GpuMagics(Magics):  # type: ignore[misc,unused-ignore]  # of traitlets, wi
         super().__init__(shell)
         self._client: Client | None = None
         self._claim: Claim | None = None
-        self._remembered: Remembered | None = None
+        self._requested: dict[str, tuple[Claim, Remembered]] = {}  # by id, of this kernel
 
     @property
     def client(self) -> Client:
@@ -95,14 +123,19 @@ class GpuMagics(Magics):  # type: ignore[misc,unused-ignore]  # of traitlets, wi
     @line_magic
     def gpu(self, line: str) -> Any:
         """
-        Use GPUs: %gpu free, request, why, cost, claims, release.
+        Use GPUs: %gpu free, match, request, why, cost, usage, extend, claims, release, help.
 
         Each prints what the portal says. `%gpu request PROFILE` returns the claim.
         """
-        options = vars(parser().parse_args(shlex.split(line)))
-        command = getattr(self, "_" + options.pop("command"))
+        top = parser()
         try:
-            return command(**options)
+            options = vars(top.parse_args(shlex.split(line)))
+            name = options.pop("command")
+            if name in (None, "help"):
+                return top.print_help()
+            return getattr(self, "_" + name)(**options)
+        except HelpShown:
+            return None
         except (DragomanError, ValueError) as error:
             raise UsageError(str(error)) from error  # its sentence, without a traceback
 
@@ -111,12 +144,19 @@ class GpuMagics(Magics):  # type: ignore[misc,unused-ignore]  # of traitlets, wi
         rows = [(one.slug, one.title, f"{one.free} of {one.total}", one.approval_sentence) for one in found]
         return Rows(("profile", "title", "free", "approval"), rows, "No device of your profiles is free now.")
 
-    def _request(self, timeout: float | None, **fields: Any) -> Claim:
-        claim, self._remembered = self.client.request_remembered(ClaimRequest(**fields))
-        self._remembered.leave()  # the same line finds the same claim until it is released
-        self._claim = claim
+    def _request(self, timeout: float | None, keep_alive: str, **fields: Any) -> Claim:
+        request = ClaimRequest(**fields, keep_alive=None if keep_alive == "off" else keep_alive)
+        remembered = self.client._remember(request)
+        try:
+            claim = self.client.request_remembered(request, remembered)
+        finally:
+            remembered.leave()  # the same line finds the same claim until it is released
+        self._claim, self._requested = claim, {**self._requested, claim.id: (claim, remembered)}
         claim.wait(timeout=timeout)
         return claim
+
+    def _match(self, **fields: Any) -> Match:
+        return self.client.match(**fields)
 
     def _claims(self) -> Rows:
         rows = [
@@ -128,7 +168,7 @@ class GpuMagics(Magics):  # type: ignore[misc,unused-ignore]  # of traitlets, wi
     def _chosen(self, claim: str | None) -> Claim:
         if claim:
             return self.client.get(claim)
-        if self._claim is None:
+        if self._claim is None:  # in another kernel, by a page or a command
             live = list(self.client.claims(state=LIVE, mine=True))
             if len(live) != 1:
                 names = ", ".join(one.name for one in live) or "none"
@@ -142,11 +182,42 @@ class GpuMagics(Magics):  # type: ignore[misc,unused-ignore]  # of traitlets, wi
     def _cost(self, claim: str | None) -> ClaimCost:
         return self._chosen(claim).cost()
 
-    def _release(self, claim: str | None) -> None:
-        chosen = self._chosen(claim)
-        chosen.release()
+    def _usage(self, claim: str | None) -> Usage:
+        return self._chosen(claim).usage()
+
+    def _extend(self, claim: str | None, hours: float) -> None:
+        chosen = self._own(claim)
+        extension = chosen.extend(hours)
+        print(f"{chosen.name}: {extension.status}, until {extension.until:%Y-%m-%d %H:%M %Z}.")  # noqa: T201
+
+    def _own(self, claim: str | None) -> Claim:
+        """Return a claim that is changed: without a name the one of this notebook, never another one."""
+        if claim is None and self._claim is None:
+            live = ", ".join(one.name for one in self.client.claims(state=LIVE, mine=True)) or "none"
+            raise UsageError(f"This notebook has requested no claim. Name one of yours: {live}.")
+        return self._chosen(claim)
+
+    def _release(self, claim: str | None, yes: bool) -> None:  # noqa: FBT001 (of the parser)
+        chosen = self._own(claim)
+        own, remembered = self._requested.pop(chosen.id, (chosen, None))
+        if (
+            remembered is None
+            and not yes
+            and not agreed(f"{chosen.name} was not requested here. Release it?")
+        ):
+            print(f"{chosen.name} stays: {chosen.state}.")  # noqa: T201
+            return
+        own.release()
+        if remembered is not None:
+            remembered.forget()
         if self._claim is not None and self._claim.id == chosen.id:
-            if self._remembered is not None:
-                self._remembered.forget()
-            self._claim = self._remembered = None
-        print(f"{chosen.name}: {chosen.state}.")  # noqa: T201
+            self._claim = None
+        print(f"{own.name}: {own.state}.")  # noqa: T201
+
+
+def agreed(question: str) -> bool:
+    """Ask a person; False where nobody can answer, as in a notebook that runs as a job."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except (EOFError, NotImplementedError):
+        raise UsageError(f"{question} Add --yes.") from None

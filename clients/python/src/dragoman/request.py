@@ -17,7 +17,8 @@ Until = Literal["usable", "allocated"]
 class ClaimRequest:
     """
     A request. `together` are further profiles of the same claim, each with its devices. Without `hours` and
-    `duration` the default of the profile applies.
+    `duration` the default of the profile applies. With `keep_alive`, such as "15m", the claim ends once this
+    program has not renewed it for that long.
     """
 
     profile: str
@@ -32,6 +33,7 @@ class ClaimRequest:
     delivery: Delivery = "claim"
     name: str = ""
     reason: str = ""
+    keep_alive: str | timedelta | None = None
 
     def body(self, *, team: str, cluster: str) -> dict[str, Any]:
         """Return it as the API takes it. Raises ValueError for both hours and a duration."""

@@ -180,6 +180,8 @@ class ClaimInfo(Result):
     problem: str = ""
     problem_code: str = ""
     end_policy: str = ""
+    keep_alive: int | None = None  # seconds that its program may be silent
+    ends_unless_renewed_at: datetime | None = None
     allocations: tuple[Device, ...] = ()
 
     @property
@@ -216,8 +218,12 @@ class PodGroup(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation(Result):
-    """Who acts next on a claim, and why: `headline` and `sentence` are those of its page."""
+    """
+    Who acts next on a claim, and why: `headline` and `sentence` are those of its page. `version` is that of
+    the claim that it is about.
+    """
 
+    version: int | None = None
     actor: str = ""
     who: str = ""
     headline: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
 
 STATES = {
     "requested": "Waiting for approval",
@@ -46,10 +47,29 @@ def span(seconds: float) -> str:
     return " ".join(words) or "0 s"
 
 
+_skew = timedelta(0)  # of the clock of this machine, behind that of the portal
+SMALL_SKEW = timedelta(seconds=5)
+
+
+def set_clock(date: str) -> None:
+    """Follow the clock of the portal: `date` is the Date header of an answer."""
+    global _skew
+    try:
+        skew = parsedate_to_datetime(date) - datetime.now(timezone.utc)
+    except (ValueError, TypeError):  # without a date, or without a zone
+        return
+    _skew = skew if abs(skew) > SMALL_SKEW else timedelta(0)
+
+
+def now() -> datetime:
+    """Return the time of the portal, as far as its last answer says."""
+    return datetime.now(timezone.utc) + _skew
+
+
 def ago(moment: datetime | None) -> str:
     if moment is None:
         return ""
-    seconds = (datetime.now(timezone.utc) - moment).total_seconds()
+    seconds = (now() - moment).total_seconds()
     return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(seconds)}"
 
 

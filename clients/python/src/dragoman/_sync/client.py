@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -34,6 +34,7 @@ from dragoman.results import (
     TeamCost,
     Usage,
 )
+from dragoman.text import duration_value
 
 LARGE_PAGE = 500
 
@@ -43,6 +44,7 @@ class Client:
     A client of the portal. Each write has an Idempotency-Key, so it may be sent again and acts once.
 
     Without arguments, DRAGOMAN_URL and DRAGOMAN_TOKEN or ~/.config/dragoman/config.toml say where and who.
+    `ca` is a file with the authority of the portal's certificate, if it is none of the usual ones.
     """
 
     def __init__(
@@ -53,10 +55,11 @@ class Client:
         context: str | None = None,
         timeout: float = 30.0,
         tries: int = 5,
+        ca: str = "",
         http: httpx.Client | None = None,
     ) -> None:
         self.settings: Settings = find_settings(url, token, context)
-        self._transport = Transport(self.settings, timeout=timeout, tries=tries, http=http)
+        self._transport = Transport(self.settings, timeout=timeout, tries=tries, ca=ca, http=http)
 
     def __enter__(self) -> Client:
         return self
@@ -133,6 +136,7 @@ class Client:
         until: Until = "usable",
         timeout: float | None = None,
         keep: bool = False,
+        keep_alive: str | timedelta | None = "15m",
         display: DisplayName | Display = "auto",
     ) -> PendingClaim:
         """
@@ -144,6 +148,9 @@ class Client:
         Requests it, waits until it is usable and says why it waits, releases it at the end, also after an
         exception. With `until="allocated"` it waits until a pod holds the devices. `keep` does not release
         it. `timeout` is the longest wait in seconds. The same `key` finds the same claim again.
+
+        The block renews the claim while it lasts. If it cannot, because its process was killed or its machine
+        sleeps, the portal ends the claim after `keep_alive`: 1m to 7d, None for never.
         """
         request = ClaimRequest(
             profile,
@@ -158,6 +165,7 @@ class Client:
             delivery,
             name,
             reason,
+            None if keep else keep_alive,
         )
         return PendingClaim(self, request, key=key, until=until, timeout=timeout, keep=keep, display=display)
 
@@ -177,8 +185,13 @@ class Client:
         name: str = "",
         reason: str = "",
         key: str = "",
+        keep_alive: str | timedelta | None = None,
     ) -> Claim:
-        """Request a claim and return it at once. It lives until it is released or expires."""
+        """
+        Request a claim and return it at once. It lives until it is released or expires.
+
+        With `keep_alive`, such as "15m", it ends when this process has not renewed it for that long.
+        """
         request = ClaimRequest(
             profile,
             team,
@@ -192,6 +205,7 @@ class Client:
             delivery,
             name,
             reason,
+            keep_alive,
         )
         return self.request_claim(request, key=key)
 
@@ -225,11 +239,14 @@ class Client:
         body = request.body(team=team_slug, cluster=clusters[0])
         return self._match(body | {"help": True} if help else body)
 
-    def request_claim(self, request: ClaimRequest, *, key: str = "") -> Claim:
+    def request_claim(
+        self, request: ClaimRequest, *, key: str = "", beat: Callable[[], None] = lambda: None
+    ) -> Claim:
         """
-        Request a claim in its cluster, or in the one where it fits best now.
+        Request a claim in its cluster, or in the one where it fits best now, and keep it alive if it says so.
 
-        A request that was sent before with this key is found again where it went then.
+        A request that was sent before with this key is found again where it went then. `beat` is called at
+        least each 15 s while it is kept alive.
         """
         key, team = key or uuid.uuid4().hex, self._team(request.team)
         first_refusal: Invalid | None = None
@@ -237,26 +254,35 @@ class Client:
             body = request.body(team=team, cluster=cluster)
             if request.reason:
                 body["reason"] = request.reason
+            if request.keep_alive:
+                body["keep_alive"] = duration_value(None, request.keep_alive)
             try:
-                return Claim(self, ClaimInfo.of(self._transport.post("claims/", body, key=key)))
+                claim = Claim(self, ClaimInfo.of(self._transport.post("claims/", body, key=key)))
+                if claim.info.is_live:
+                    claim.renew(beat)
+                return claim
             except Invalid as refusal:
                 if refusal.fields:
                     raise
                 first_refusal = first_refusal or refusal  # of this cluster, or the key was sent to another
         raise first_refusal or ConfigurationError("The portal has no cluster that takes requests.")
 
-    def request_remembered(self, request: ClaimRequest) -> tuple[Claim, Remembered]:
+    def _remember(self, request: ClaimRequest) -> Remembered:
+        return remember(self.settings.url, vars(request))
+
+    def request_remembered(self, request: ClaimRequest, remembered: Remembered) -> Claim:
         """Request a claim, or find the one that this notebook requested and did not release."""
-        remembered = remember(self.settings.url, vars(request))
-        try:
-            claim = self.request_claim(request, key=remembered.key)
-            if remembered.file is not None and not claim.info.is_live:
-                remembered.renew()  # the claim of the last time has ended meanwhile
-                claim = self.request_claim(request, key=remembered.key)
-        except BaseException:
-            remembered.leave()
-            raise
-        return claim, remembered
+        claim = self.request_claim(request, key=remembered.key, beat=remembered.beat)
+        if remembered.file is not None and not claim.info.is_live:
+            remembered.renew()  # the claim of the last time has ended meanwhile
+            claim = self.request_claim(request, key=remembered.key, beat=remembered.beat)
+        return claim
+
+    def find(self, key: str) -> Claim | None:
+        """Return the claim that you requested with this key, None if there is none."""
+        for row in self._transport.pages("claims/", params={"key": key}):
+            return Claim(self, ClaimInfo.of(row))
+        return None
 
     def _team(self, team: str | None) -> str:
         return team or self.settings.team or self._only_team()

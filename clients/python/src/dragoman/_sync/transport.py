@@ -3,19 +3,32 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import random
+import ssl
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from dragoman.config import API, Settings
-from dragoman.errors import ConfigurationError, Conflict, Refused, TooManyRequests, Unavailable, refusal
+from dragoman.errors import (
+    ConfigurationError,
+    Conflict,
+    Refused,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+    refusal,
+)
+from dragoman.text import set_clock
 from dragoman.version import VERSION
 
 TRIES = 5
@@ -42,11 +55,17 @@ class Transport:
         *,
         timeout: float = 30.0,
         tries: int = TRIES,
+        ca: str = "",
         http: httpx.Client | None = None,
     ) -> None:
         self.settings, self.tries = settings, max(1, tries)
+        self.timeout, self.ca, self.is_own = timeout, ca, http is None
         self._token = settings.token
-        self._http = http or httpx.Client(timeout=timeout)
+        try:
+            self._http = http or httpx.Client(timeout=timeout, verify=trust(ca))
+        except ImportError as error:
+            proxy = proxy_of(settings.url) or "the proxy"
+            raise ConfigurationError(f"{proxy} needs another package: pip install 'httpx[socks]'") from error
 
     def close(self) -> None:
         self._http.close()
@@ -59,6 +78,10 @@ class Transport:
         """Write once, however often it has to be sent: under `key`, or a new one."""
         answer = self.send("POST", path, json=dict(body or {}), key=key or uuid.uuid4().hex)
         return document(answer) if answer.content else None
+
+    def put(self, path: str) -> Any:
+        """State something that stays the same if it is said twice."""
+        return document(self.send("PUT", path))
 
     def pages(self, path: str, *, params: Parameters = None) -> Iterator[Any]:
         """Yield the rows of a list, page by page."""
@@ -86,7 +109,7 @@ class Transport:
         Raises a `Refused`; `Unavailable` if no answer came.
         """
         address = f"{self.settings.url}{API}/{path}"
-        may_repeat, was_lost = method == "GET" or bool(key), False
+        may_repeat, was_lost = method in ("GET", "PUT") or bool(key), False
         renewed = False
         for number in range(1, self.tries + 1):
             is_last = number == self.tries
@@ -99,22 +122,26 @@ class Transport:
             try:
                 answer = self._http.send(request)
             except httpx.TransportError as error:
-                if is_last or not (may_repeat or isinstance(error, NOT_SENT)):
-                    sentence = f"{self.settings.url} does not answer: {str(error) or type(error).__name__}"
-                    raise Unavailable(sentence, code="no-answer") from error
+                failure = no_answer(self.settings.url, error)
+                gives_up = isinstance(failure, ConfigurationError) or failure.code == "proxy"
+                if is_last or gives_up or not (may_repeat or isinstance(error, NOT_SENT)):
+                    raise failure from error
                 was_lost = True
                 time.sleep(pause(number))
                 continue
+            set_clock(answer.headers.get("Date", ""))
             if answer.is_success:
                 return answer
-            failure = refusal_of(answer)
+            refused = refusal_of(answer)
+            if isinstance(refused, Unauthenticated) and signed:
+                refused.say_more(f"Sign in again: dragoman login {self.settings.url}")
             if is_last:
-                raise failure
+                raise refused
             if answer.status_code == 401 and signed and self.settings.cluster_login and not renewed:
                 renewed, self._token = True, ""  # the token of the pod has expired: sign in again
                 continue
-            if not self._again(answer, failure, may_repeat=may_repeat, was_lost=was_lost):
-                raise failure
+            if not self._again(answer, refused, may_repeat=may_repeat, was_lost=was_lost):
+                raise refused
             time.sleep(pause(number, retry_after(answer)))
         raise AssertionError("The last try returns or raises.")
 
@@ -159,7 +186,53 @@ class Transport:
                     raise refusal_of(answer)
                 yield answer.iter_bytes()
         except httpx.TransportError as error:
-            raise Unavailable(f"{self.settings.url} does not answer: {error}", code="no-answer") from error
+            raise no_answer(self.settings.url, error) from error
+
+
+def trust(ca: str) -> ssl.SSLContext | bool:
+    """
+    Return what certificates are checked with: the usual authorities, and those of a file.
+
+    Raises ConfigurationError for a file that cannot be read. Without a file httpx reads SSL_CERT_FILE.
+    """
+    chosen = ca or os.environ.get("DRAGOMAN_CA_FILE", "")
+    if not chosen:
+        return True
+    context = httpx.create_ssl_context()
+    try:
+        context.load_verify_locations(cafile=chosen)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"The certificates in {chosen} cannot be read: {error}") from error
+    return context
+
+
+def proxy_of(url: str) -> str:
+    """Return the proxy that the environment names for an address, without its password; "" for none."""
+    parts, proxies = urlsplit(url), getproxies()
+    if proxy_bypass(parts.hostname or ""):
+        return ""
+    found = urlsplit(proxies.get(parts.scheme) or proxies.get("all", ""))
+    return found._replace(netloc=found.netloc.rpartition("@")[2]).geturl()
+
+
+def no_answer(url: str, error: httpx.TransportError) -> Unavailable | ConfigurationError:
+    """Return why no answer came, and what helps."""
+    reason = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        return ConfigurationError(
+            f"The certificate of {url} is not trusted: {reason.rpartition('failed: ')[2]}. Name a file with "
+            "the authority that signed it: DRAGOMAN_CA_FILE=/path/ca.pem, or Client(ca=…)."
+        )
+    proxy = proxy_of(url)
+    if proxy and isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
+        return Unavailable(
+            f"The proxy {proxy} does not connect to {url}: {reason}. Check HTTPS_PROXY and HTTP_PROXY, or "
+            f"name the host in NO_PROXY.",
+            code="proxy",
+        )
+    return Unavailable(
+        f"{url} does not answer: {reason}. Is the address right, and does the portal run?", code="no-answer"
+    )
 
 
 def without_empty(params: Parameters) -> Parameters:
