@@ -2,12 +2,14 @@
 
 import io
 import itertools
+import os
+import signal
 import time
 
 import dragoman
 import httpx
 import pytest
-from dragoman import remember
+from dragoman import keepalive, remember
 from dragoman.display import Log, Waiting, html
 from dragoman.results import ClaimInfo, Explanation
 
@@ -85,6 +87,18 @@ class OneClaim:
 def no_short_polls(monkeypatch):
     """A scripted portal answers a long poll at once, as one without a slot for it does."""
     monkeypatch.setattr("dragoman._sync.claim.SHORT_POLL", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def left_blocks(monkeypatch):
+    """What is left of blocks that a test enters and never leaves, as a killed process does."""
+    yield
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    monkeypatch.setattr(keepalive, "_terminable", 0)
+    for descriptor in remember._locked.values():
+        os.close(descriptor)
+    remember._locked.clear()
+    remember._in_use.clear()
 
 
 def test_it_waits_until_it_is_usable_and_is_released_at_the_end():

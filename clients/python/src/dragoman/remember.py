@@ -145,7 +145,7 @@ def taken(file: Path) -> dict[str, Any] | None:
 
 
 def lock(descriptor: int) -> bool | None:
-    """Lock a file: False if another process has it, None if there are no locks here, as on some file systems."""
+    """Lock a file: False if another process has it, None if this file system has no locks."""
     try:
         if fcntl is None:
             return None
