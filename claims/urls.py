@@ -58,6 +58,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(
         "claims/<uuid:claim_id>/snippets/<slug:key>/file/", claim_page_views.snippet_file, name="snippet_file"
     ),
+    path("claims/<uuid:claim_id>/start/", claim_page_views.start_pod, name="start_pod"),
     path("claims/<uuid:claim_id>/withdraw/", lifecycle_views.withdraw, name="withdraw"),
     path("claims/<uuid:claim_id>/release/", lifecycle_views.release, name="release"),
     path("claims/<uuid:claim_id>/extend/", lifecycle_views.extend, name="extend"),

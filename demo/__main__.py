@@ -3,6 +3,7 @@
 import fcntl
 import sys
 import time
+from shlex import quote
 from typing import IO
 
 from cryptography.fernet import Fernet
@@ -86,6 +87,13 @@ def ready(supervisor: Supervisor) -> None:
     supervisor.say(f"  lead          demo      decide on requests: {url}/approvals/")
     supervisor.say(f"  admin         demo      every device, quota and price: {url}/fleet/")
     supervisor.say("  outsider      demo      another team: none of the claims above")
+    supervisor.say("")
+    kubeconfig = supervisor.config.home / "clusters" / "fra-1.people.kubeconfig"
+    supervisor.say("Start pods on the page of a claim, or with kubectl; paste a manifest and press Ctrl-D:")
+    supervisor.say(f"  export KUBECONFIG={quote(str(kubeconfig))}")
+    supervisor.say("  kubectl apply -f -")
+    if not supervisor.config.real:
+        supervisor.say("Claims in lab-2 need lab-2.people.kubeconfig of the same folder.")
     supervisor.say("")
     supervisor.say("Ctrl-C stops everything; `make demo-reset` deletes the data.")
 

@@ -1,16 +1,19 @@
 """People, teams, namespaces and clusters of the demo; clusters are read from their servers' kubeconfigs."""
 
+import ssl
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
+from django.conf import settings
 from django.contrib.auth.hashers import make_password
 
 from claims.models import TeamNamespace
 from cluster.credentials import Credentials, from_kubeconfig, seal, unseal
 from cluster.kube import connect
-from cluster.protocol import Gateway, Manifest
+from cluster.protocol import POD, Gateway, Manifest
+from cluster.tls import client_context
 from inventory.models import Cluster, TelemetryAccess
 from teams.models import Membership, Role, Team, User
 
@@ -100,6 +103,11 @@ def people_gateway(folder: Path, name: str) -> Gateway:
     return connect(seal(read_credentials(folder, f"{name}.people")))
 
 
+def start_pod(cluster: str, pod: Manifest) -> None:
+    """Create a pod as people do; raise ClusterConflict if there is one of its name."""
+    people_gateway(Path(settings.PEOPLE_KUBECONFIGS), cluster).create(POD, pod)
+
+
 def people_patch(folder: Path, name: str, address: str, body: dict[str, Any]) -> None:
     """Merge `body` into the object at this path, as kubectl patch does."""
     _people_api(folder, name).patch(address, json=body, headers=MERGE).raise_for_status()
@@ -117,7 +125,8 @@ def _people_api(folder: Path, name: str) -> httpx.Client:
     headers = {"Authorization": f"Bearer {who.token}"}
     # The server may close an idle connection at the moment in which it is used again.
     none_kept = httpx.Limits(max_keepalive_connections=0)
-    return httpx.Client(base_url=who.server, headers=headers, timeout=60, limits=none_kept)
+    trusted: ssl.SSLContext | bool = client_context(authority=who.authority) or True
+    return httpx.Client(base_url=who.server, headers=headers, timeout=60, limits=none_kept, verify=trusted)
 
 
 def read_credentials(folder: Path, name: str) -> Credentials:

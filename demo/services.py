@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -86,33 +86,35 @@ def real_cluster(supervisor: Supervisor, folder: Path) -> Wait:
 
 
 def simulated_clusters(supervisor: Supervisor, folder: Path) -> Wait:
-    port = free_port(folder / "port")
-    supervisor.say(f"Clusters {' and '.join(SIMULATED)}: simulated, on port {port}")
-    options = ("--port", str(port), "--state", str(folder / "state"))
+    port, tls_port = free_port(folder / "port"), free_port(folder / "tls.port")
+    supervisor.say(f"Clusters {' and '.join(SIMULATED)}: simulated, on port {tls_port}")
+    tls = ("--tls-port", str(tls_port), "--tls", str(folder / "tls"))
+    options = ("--port", str(port), "--state", str(folder / "state"), *tls)
     supervisor.start("simulator", sys.executable, "-m", "simulator", *options)
     url = supervisor.environment["DEMO_SIMULATOR"] = f"http://127.0.0.1:{port}"
 
     def wait() -> None:
-        for name in SIMULATED:
-            write_kubeconfig(folder / f"{name}.kubeconfig", port, name, "portal")
-            write_kubeconfig(folder / f"{name}.people.kubeconfig", port, name, "admin")
         supervisor.wait("The simulator", lambda: is_healthy(f"{url}/healthz"), 60)
+        for name in SIMULATED:
+            write_kubeconfig(folder / f"{name}.kubeconfig", tls, name, "portal")
+            write_kubeconfig(folder / f"{name}.people.kubeconfig", tls, name, "admin")
         # Afterwards: at the first look of its service discovery the exporters must be there.
         prometheus(supervisor, SIMULATED, free_port(folder / "prometheus.port"))
 
     return wait
 
 
-def write_kubeconfig(path: Path, port: int, cluster: str, user: str) -> None:
+def write_kubeconfig(path: Path, tls: Sequence[str], cluster: str, user: str) -> None:
     """Store the simulator's kubeconfig, unless the existing file is still valid."""
-    if f":{port}/" in read(path):
+    if f"https://127.0.0.1:{tls[1]}/" in read(path):
         return
-    arguments = ["kubeconfig", "--port", str(port), "--cluster", cluster, "--user", user]
+    arguments = ["kubeconfig", *tls, "--cluster", cluster, "--user", user]
     result = subprocess.run(
         [sys.executable, "-m", "simulator", *arguments], cwd=ROOT, capture_output=True, text=True
     )
     if result.returncode:
         raise DemoFailure(f"The simulator gave no kubeconfig for {cluster}:\n{result.stderr.strip()}")
+    path.touch(mode=0o600)
     path.write_text(result.stdout)
 
 

@@ -336,6 +336,9 @@ OBJECT_OWNERSHIP = "claims.observation.ownership.ownerships"  # for inventory.sy
 MAX_PRICES = "usage.rates.max_prices"  # for claims.catalogue.listing
 PAST_UTILIZATION = "usage.telemetry.past_utilization"  # for claims.inbox.impact
 SPENDING = "usage.spending.spending"  # for claims.budgets.use
+START_POD = "demo.people.start_pod"  # for claims.claim_page.views, in the demo
+# The demo's folder of kubeconfigs for people; "" everywhere else.
+PEOPLE_KUBECONFIGS = env.str("DEMO_KUBECONFIGS", "")
 
 # How long a request that nobody decides keeps its quota.
 REQUEST_TTL = timedelta(days=env.int("REQUEST_TTL_DAYS", 7))

@@ -150,6 +150,36 @@ def resources(group_name: str, api_version: str) -> dict[str, Any] | None:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": together, "resources": entries}
 
 
+def openapi_index() -> dict[str, Any]:
+    """Return where each group version is described, which kubectl asks before it writes anything."""
+    versions = {f"apis/{r.group}/{r.version}" if r.group else f"api/{r.version}" for r in RESOURCES}
+    return {"paths": {at: {"serverRelativeURL": f"/openapi/v3/{at}"} for at in sorted(versions)}}
+
+
+def openapi(group: str, api_version: str) -> dict[str, Any] | None:
+    """
+    Return what kubectl reads of the description of one group version: that the server itself checks fields
+    (`fieldValidation`). None if it is not served.
+    """
+    served = [r for r in RESOURCES if (r.group, r.version) == (group, api_version)]
+    parameters = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
+    prefix = f"/apis/{group}/{api_version}" if group else f"/api/{api_version}"
+    paths = {}
+    for resource in served:
+        kind = {"group": group, "version": api_version, "kind": resource.kind}
+        patch = {
+            "x-kubernetes-action": "patch",
+            "x-kubernetes-group-version-kind": kind,
+            "parameters": parameters,
+            "requestBody": {"content": {APPLY: {}}},
+            "responses": {},
+        }
+        place = "/namespaces/{namespace}" if resource.namespaced else ""
+        paths[f"{prefix}{place}/{resource.plural}/{{name}}"] = {"patch": patch}
+    info = {"title": "Kubernetes", "version": GIT_VERSION}
+    return {"openapi": "3.0.0", "info": info, "paths": paths} if paths else None
+
+
 def _group(name: str) -> dict[str, Any]:
     server_version = {"groupVersion": f"{name}/v1", "version": "v1"}
     return {"name": name, "versions": [server_version], "preferredVersion": server_version}
@@ -196,7 +226,7 @@ PATCHES = (
 STRICTNESS = ("", "Ignore", "Strict", "Warn")
 
 
-EVICTION = "eviction"  # subresource of pods
+EVICTION, LOG = "eviction", "log"  # subresources of pods
 EXPOSITION = "text/plain; version=0.0.4"
 EXPORTER = re.compile(r"exporters/([^/]+)/metrics")
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -264,6 +294,12 @@ def _described(path: str) -> dict[str, Any] | None:
             return group_versions(group)
         case ["apis", group, version]:
             return resources(group, version)
+        case ["openapi", "v3"]:
+            return openapi_index()
+        case ["openapi", "v3", "api", version]:
+            return openapi("", version)
+        case ["openapi", "v3", "apis", group, version]:
+            return openapi(group, version)
     return None
 
 
@@ -284,7 +320,7 @@ def _target(path: str) -> Target:
     if resource is None or len(rest) > 3 or bool(namespace) > resource.namespaced:
         raise no_such_path()
     name, part = [*rest[1:], "", ""][:2]
-    parts = {"status": resource.status, EVICTION: resource is PODS, "": True}
+    parts = {"status": resource.status, EVICTION: resource is PODS, LOG: resource is PODS, "": True}
     if not parts.get(part) or (name and resource.namespaced and not namespace):
         raise no_such_path()
     return Target(resource, namespace, name, part)
@@ -302,6 +338,9 @@ async def _serve(cluster: SimulatedCluster, target: Target, identity: Caller, re
         return StreamingResponse(_guarded(store.stream(cluster.store, watch)), media_type="application/json")
     if verb == "list":
         return JSONResponse(cluster.lister.list(resource, target.namespace or None, query))
+    if target.part == LOG:
+        cluster.registry.get(resource, target.namespace, target.name)
+        return PlainTextResponse("This pod is simulated: nothing runs in it.\n")
     if verb == "get":
         return JSONResponse(cluster.registry.get(resource, target.namespace, target.name))
     return await _write(cluster, target, verb, request)
@@ -316,7 +355,7 @@ def _verb(method: str, target: Target, *, watches: bool) -> str:
     if method in {"GET", "HEAD"} and target.part != EVICTION:
         return "get" if target.name else "watch" if watches else "list"
     verbs = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"} if target.name else {"POST": "create"}
-    verbs = {"POST": "create"} if target.part == EVICTION else verbs
+    verbs = {"POST": "create"} if target.part == EVICTION else {} if target.part == LOG else verbs
     if method not in verbs or (method == "POST" and target.resource.namespaced and not target.namespace):
         raise method_not_allowed()
     return verbs[method]

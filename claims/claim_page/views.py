@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified
@@ -20,6 +23,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 from django.utils.html import format_html
+from django.utils.module_loading import import_string
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.access import reason_not_to_release, visible_claim
@@ -41,15 +45,16 @@ from claims.models.limits import Delivery
 from claims.observation import drift
 from claims.plans.changes import request_again_url
 from claims.plans.plan import claim_use
-from claims.states import FINAL, LOOK, RENEWABLE, RUNNING, UNAPPROVED, ClaimState
+from claims.states import FINAL, LOOK, RENEWABLE, RUNNING, UNAPPROVED, USABLE, ClaimState
+from cluster.protocol import ClusterConflict
 from core.errors import Conflict
 from core.text import counted
 from core.times import ago, at_short, duration, elapsed
-from dra import cuda
+from dra import cuda, workloads
 from dra.placement import Placement
 from dra.workload_parts import ASSUMED, WorkloadOptions
 from inventory.states import EndPolicy
-from teams.access import user_of
+from teams.access import require_role, role_in, user_of
 from teams.models import Role, User
 
 
@@ -195,6 +200,7 @@ def snippets_context(request: HttpRequest, claim: Claim, key: str) -> dict[str, 
     shown = next((snippet for snippet in snippets if snippet.key == key), snippets[0])
     check = cuda_check(shown, options, placement)
     query = urlencode(form.query(), doseq=True)
+    kubeconfig = people_kubeconfig(claim)
     return {
         "snippet": shown,
         "snippets": [snippet for snippet in snippets if snippet.group == shown.group],
@@ -209,7 +215,22 @@ def snippets_context(request: HttpRequest, claim: Claim, key: str) -> dict[str, 
         if check
         else [],
         "snippet_nodes": matching_nodes_sentence(placement, options),
+        "snippet_starts": shown.key == "pod" and not form.errors and may_start(user_of(request), claim),
+        "snippet_kubeconfig": kubeconfig and shown.language != "python" and quote(str(kubeconfig)),
     }
+
+
+def people_kubeconfig(claim: Claim) -> Path | None:
+    """Return the file by which people of the demo reach the claim's cluster; None elsewhere."""
+    file = Path(settings.PEOPLE_KUBECONFIGS, f"{claim.cluster.name}.people.kubeconfig")
+    return file if settings.PEOPLE_KUBECONFIGS and file.exists() else None
+
+
+def may_start(user: User, claim: Claim) -> bool:
+    """Return whether the page starts a pod for the user: in a simulated cluster of the demo only."""
+    simulated = claim.cluster.simulated and people_kubeconfig(claim) is not None
+    role = role_in(user, claim.team) if simulated and claim.state in USABLE else None
+    return role is not None and role.rank >= Role.MEMBER.rank
 
 
 def group_tabs(snippets: list[Snippet], shown: Snippet) -> list[tuple[str, str, bool]]:
@@ -363,6 +384,33 @@ def label(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
     services.label_again(claim=claim, by=user_of(request))
     messages.success(request, f"The portal's label is being restored on {claim}.")
+    return redirect("claims:detail", claim.pk)
+
+
+@require_POST
+def start_pod(request: HttpRequest, claim_id: UUID) -> HttpResponse:
+    """
+    Start the pod of the snippet as its reader would with kubectl; 404 where no cluster is simulated.
+
+    This view calls the cluster, which others never do: it is a process of the demo, on this machine.
+    """
+    claim, user = visible_claim(request, claim_id), user_of(request)
+    require_role(user, claim.team, at_least=Role.MEMBER)
+    if not claim.cluster.simulated or people_kubeconfig(claim) is None:
+        raise Http404
+    if not may_start(user, claim):
+        raise Conflict(f"{claim} is “{claim.get_state_display()}”: a pod cannot use it.")
+    placement = placement_for(claim)
+    form = SnippetForm(request.GET, use=claim_use(claim, placement), placement=placement)
+    if form.is_bound and not form.is_valid():
+        raise Http404
+    pod, *_policy = workloads.pod(claim_use(claim, placement), form.options())
+    name = pod["metadata"]["name"]
+    try:
+        import_string(settings.START_POD)(claim.cluster.name, pod)
+    except ClusterConflict as conflict:
+        raise Conflict(f"Pod {name} exists already in namespace {claim.namespace}.") from conflict
+    messages.success(request, f"Pod {name} was created in the simulated cluster {claim.cluster.name}.")
     return redirect("claims:detail", claim.pk)
 
 

@@ -29,9 +29,11 @@ class Told(NamedTuple):
         shutil.copytree(self.home, home)
         # Its simulator would take the port of last time, which another copy may hold.
         clusters = home / "sim" / "clusters"
-        old, new = (clusters / "port").read_text(), str(free_port())
-        for file in (clusters / "port", *clusters.glob("*.kubeconfig")):
-            file.write_text(file.read_text().replace(old, new))
+        for name in ("port", "tls.port"):
+            old, new = (clusters / name).read_text(), str(free_port())
+            for file in (clusters / name, *clusters.glob("*.kubeconfig")):
+                file.write_text(file.read_text().replace(f":{old}/", f":{new}/"))
+            (clusters / name).write_text(new)
         postgres.clone(self.database, database)
         return RunningDemo(home, "sim", DATABASE_URL=postgres.url(database))
 

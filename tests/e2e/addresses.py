@@ -177,6 +177,7 @@ POST_ONLY = {
     "claims:delegation_end",
     "claims:keep",
     "claims:label",
+    "claims:start_pod",
     "claims:cluster_quotas_write",
     "claims:cluster_quotas_repair",
     "claims:draft_save",
