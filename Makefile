@@ -23,7 +23,8 @@ demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.dem
 demo-reset: ## Delete the data of the demo
 	@$(PYTHON3) scripts/demo_reset.py
 
-test: install ## Run every test in two processes, or some: ARGS="tests/claims -k race"; with CI=true a missing tool is a failure
+test: install ## Install what the tests need and run every test in two processes, or some: ARGS="tests/claims -k race"
+	@$(if $(ARGS),,$(BIN)/python -m tests.machine)
 	@$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup)
 
 check: install ## Run the static checks

@@ -9,7 +9,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling
 
 from demo.controlplane.build import ensure, why_unusable
-from tests import emptying, postgres, shared_state
+from tests import emptying, machine, postgres, shared_state
 
 # Examples run on machines that are busy with other tests: how long one takes says nothing.
 settings.register_profile("dragoman", deadline=None)
@@ -42,6 +42,18 @@ def pytest_itemcollected(item):
     in_ci = os.environ.get("CI", "").lower() == "true"
     if in_ci and real and item.nodeid.startswith(tuple(RETRIED)):
         item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_unconfigure(config):
+    """Say as the last line of all which tests were not run for lack of what."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None or hasattr(config, "workerinput"):
+        return
+    told = terminal.stats
+    skipped = [report.longrepr[2] for report in told.get("skipped", ()) if isinstance(report.longrepr, tuple)]
+    failed = len(told.get("failed", ())) + len(told.get("error", ()))
+    if line := machine.last_line(len(told.get("passed", ())), failed, skipped):
+        terminal.write_line(line, yellow=True)
 
 
 class ByGroupOrFile(LoadGroupScheduling):

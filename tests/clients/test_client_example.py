@@ -1,52 +1,36 @@
-"""The example notebook is executed as written, by a Jupyter kernel, on a real control plane."""
+"""The example notebook is executed as written, by a Jupyter kernel, on a real control plane and in the demo."""
 
 import re
-import time
-from threading import Event, Thread
 
 import nbformat
 import pytest
-import yaml
 from nbclient import NotebookClient
 
-from cluster.credentials import from_kubeconfig, seal
-from cluster.kube import connect
-from cluster.protocol import POD
 from tests import patience
 from tests.demo.running import ROOT
+from tests.kubectl import on_path
 
-pytestmark = pytest.mark.controlplane
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.ipynb"))
 
 
-@pytest.fixture
-def kubectl(real, tmp_path):
-    """Somebody at a terminal who runs `kubectl apply -f pod.yaml` as the notebook says."""
-    alice = connect(seal(from_kubeconfig(real.kubeconfig("alice"))))
-    ended, created = Event(), []
-
-    def apply():
-        file = tmp_path / "pod.yaml"
-        while not ended.is_set():
-            if file.exists() and (pod := yaml.safe_load(file.read_text())):
-                created.append(alice.create(POD, pod))
-                return
-            time.sleep(0.1)
-
-    thread = Thread(target=apply)
-    thread.start()
-    yield created
-    ended.set()
-    thread.join()
-    for pod in created:
-        alice.delete(POD, pod["metadata"]["name"], namespace="vision")
-    alice.close()
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+@pytest.mark.controlplane
+def test_notebook_runs_as_written_on_a_real_control_plane(file, real, client_of, tmp_path, monkeypatch):
+    run_all(file, real, client_of, real.kubeconfig("alice"), tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_the_notebook_runs_as_written(file, real, client_of, kubectl, tmp_path, monkeypatch):
-    mira = client_of(real, "engineer")
-    monkeypatch.setenv("DRAGOMAN_URL", real.url)
+def test_notebook_runs_as_written_in_the_simulated_demo(file, simulated, client_of, tmp_path, monkeypatch):
+    run_all(file, simulated, client_of, simulated.kubeconfig("people", "lab-2"), tmp_path, monkeypatch)
+
+
+def run_all(file, demo, client_of, kubeconfig, tmp_path, monkeypatch):
+    """Run each cell with the kubeconfig of people, as “Run All” does, and look at what was shown."""
+    mira = client_of(demo, "engineer")
+    (tmp_path / "kubeconfig").write_text(kubeconfig)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("PATH", on_path(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_URL", demo.url)
     monkeypatch.setenv("DRAGOMAN_TOKEN", mira.settings.token)
     monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / file.name))
     notebook = nbformat.read(file, as_version=4)
@@ -62,7 +46,8 @@ def test_the_notebook_runs_as_written(file, real, client_of, kubectl, tmp_path, 
     assert re.search(r"releas(ing|ed) ", shown["with"].splitlines()[-1])
     assert "You act next." in shown["why"]
     assert re.search(r"(approved|waiting) \d{4}-", shown["extend"])
-    assert len(kubectl) == 1
+    assert re.search(r"pod/\S+ created", shown["with"])
+    assert re.search(r'pod "\S+" deleted', shown["with"])
     assert not [
         claim
         for claim in mira.claims(state=["provisioned", "allocated"], mine=True, profile="slice-10g")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -17,12 +18,21 @@ ARGUMENTS = [
 ]
 
 
+def found() -> str:
+    """Return the path of Chromium, "" without one."""
+    for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"):
+        if name and (path := shutil.which(name)):
+            return path
+    cached = Path.home().glob(
+        ".cache/ms-playwright/chromium-*/chrome-linux*/chrome"
+    )  # of `playwright install`
+    return str(next(cached, ""))
+
+
 def executable() -> str:
     """Return its path. Without one: skipped, but failed where CI is true."""
-    for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
+    if path := found():
+        return path
     reason = "No Chromium on PATH: install Debian's chromium, or name one in CHROMIUM."
     if os.environ.get("CI", "").lower() == "true":
         pytest.fail(reason)

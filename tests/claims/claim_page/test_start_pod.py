@@ -45,6 +45,7 @@ def press(client, user, claim, query=""):
 
 def test_start_button_creates_the_shown_pod_and_says_it_is_simulated(client, alice, claim, tmp_path):
     page = page_of(client, alice, claim)
+    assert "claim-changed from:body" in page.partition('id="snippet-form"')[2].partition(">")[0]
     assert "Start it here" in page
     assert "The cluster is simulated: nothing runs in the pod." in page
     assert f"export KUBECONFIG={tmp_path}/fra-1.people.kubeconfig" in page
