@@ -32,7 +32,7 @@ class RequestIdMiddleware:
     Give each request an id: that of `X-Request-ID` if a proxy or client has sent a sound one, or a new one.
 
     It stands in every line that is logged meanwhile, in the response, in problem documents and in the audit
-    log; tasks queued meanwhile log it too (`core.transactions`), and API servers of clusters get it as Audit-ID.
+    log; tasks queued meanwhile log it too (`portal.celery`), and API servers of clusters get it as Audit-ID.
     django-structlog reads it again from the header (DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID).
     """
 

@@ -1,6 +1,9 @@
 """Settings of gunicorn: `gunicorn -c python:portal.serving` serves the portal."""
 
 import os
+import socket
+import struct
+from typing import Any
 
 from django.urls import get_resolver
 
@@ -16,8 +19,15 @@ preload_app = True  # the processes share what is imported
 worker_tmp_dir = SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None
 
 
-def when_ready(_server: object) -> None:
-    """Import what the first request would."""
+# A client that stops in the middle of its request keeps a thread for so long; without a limit, for ever.
+READ_SECONDS = int(os.environ.get("WEB_READ_TIMEOUT", "10"))
+
+
+def when_ready(server: Any) -> None:
+    """Limit how long a thread waits for the next bytes of a request, and import what the first one would."""
+    for listener in server.LISTENERS:  # what is accepted inherits it
+        limit = struct.pack("ll", READ_SECONDS, 0)
+        listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
     get_resolver().url_patterns  # noqa: B018, reading it imports every view
     exempt_permanent_objects()
     collect_rarely()

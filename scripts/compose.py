@@ -16,7 +16,7 @@ import yaml
 
 OURS = {"web", "worker", "sync", "beat", "simulator"}
 RUN_ONCE = {"migrate", "enroll"}
-NOT_PASSED = {"DEBUG"}  # never in production
+NOT_PASSED = {"DEBUG", "DEMO_KUBECONFIGS"}  # never in production
 
 
 def complaints(services: dict[str, dict[str, object]], settings: set[str]) -> list[str]:

@@ -280,7 +280,7 @@ def _exported(cluster: SimulatedCluster, path: str, request: Request) -> Respons
     return None
 
 
-def _described(path: str) -> dict[str, Any] | None:
+def _described(path: str) -> dict[str, Any] | None:  # noqa: PLR0911, one per address
     match path.rstrip("/").split("/"):
         case ["version"]:
             return server_version()

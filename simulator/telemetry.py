@@ -178,6 +178,7 @@ type MetricSample = tuple[str, Labels, float]
 IDLE_MEBIBYTES = 4
 AMD_IDLE_MEGABYTES = 285
 PCIE_BYTES, NVLINK_BYTES = 5e9, 60e9  # per second of a busy GPU: a training that reads and exchanges
+NVLINKED = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4")  # L4, L40S and T4 have no NVLink
 RESERVED = 0.0075  # of the memory, for the driver
 
 
@@ -192,7 +193,7 @@ def dcgm(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[M
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 1.0 if is_sick else 0.0,
     }
     for instance, part in enumerate(board.parts, start=1):
-        values = _dcgm_values(part) | of_board
+        values = _dcgm_values(part, linked=board.model.product.startswith(NVLINKED)) | of_board
         for labels in _dcgm_labels(board, part, instance):
             for metric, value in values.items():
                 yield metric, labels, value
@@ -225,7 +226,7 @@ def amd(board: SimulatedGpu, *, watts: float, millijoules: float) -> Iterator[Me
             yield metric, base | labels, float(value)
 
 
-def _dcgm_values(part: PublishedDevice) -> dict[str, float]:
+def _dcgm_values(part: PublishedDevice, *, linked: bool) -> dict[str, float]:
     load, memory = part.load, part.mebibytes
     reserved = round(memory * RESERVED)
     used = max(IDLE_MEBIBYTES, round(load.memory * (memory - reserved)))
@@ -241,10 +242,14 @@ def _dcgm_values(part: PublishedDevice) -> dict[str, float]:
     if part.profile:  # DCGM has no utilization for partitions, and traffic of physical GPUs only
         return values
     read, exchanged = load.activity * PCIE_BYTES, load.activity * load.tensor * NVLINK_BYTES
-    return values | {
+    values |= {
         "DCGM_FI_DEV_GPU_UTIL": round(load.activity * 100),
         "DCGM_FI_PROF_PCIE_TX_BYTES": round(read / 8),
         "DCGM_FI_PROF_PCIE_RX_BYTES": round(read),
+    }
+    if not linked:
+        return values
+    return values | {
         "DCGM_FI_PROF_NVLINK_TX_BYTES": round(exchanged),
         "DCGM_FI_PROF_NVLINK_RX_BYTES": round(exchanged),
     }

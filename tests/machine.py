@@ -169,23 +169,27 @@ def command(lacking: Iterable[tuple[Need, str]]) -> str:
     return f"sudo apt-get install -y {' '.join(packages)}" if packages and shutil.which("apt-get") else ""
 
 
-def not_run(reasons: Iterable[str]) -> str:
-    """Return which tests were skipped for want of what, "Prometheus (131), Chromium (152)"; "" if none."""
+def not_run(reasons: Iterable[str]) -> Counter[str]:
+    """Count the tests that were skipped for want of something, by what it is."""
     counted: Counter[str] = Counter()
     for reason in reasons:
         said = reason.removeprefix("Skipped: ")
         counted.update(need.name for need in NEEDS if said.startswith(need.reasons))
-    return ", ".join(f"{name} ({number:,})" for name, number in counted.most_common())
+    return counted
 
 
-def last_line(passed: int, failed: int, reasons: Sequence[str]) -> str:
+def last_line(passed: int, failed: int, reasons: Iterable[str]) -> str:
     """Return the last line of a run that was not a full one, "" for a full run."""
-    lacked = not_run(reasons)
-    if not lacked:
+    counted = not_run(reasons)
+    if not counted:
         return ""
     results = f"{passed:,} passed" + (f", {failed:,} failed" if failed else "")
+    lacked = ", ".join(f"{name} ({number:,})" for name, number in counted.most_common())
     how = command(missing())
-    return f"{results}, {len(reasons):,} not run for lack of {lacked}: not a full run." + (how and f" {how}")
+    return (
+        f"{results}, {counted.total():,} not run for lack of {lacked}: not a full run."
+        f"{' To install it: ' if how else ''}{how}"
+    )
 
 
 def prepare(say: Callable[[str], None], run: Callable[[Sequence[str]], int]) -> list[tuple[Need, str]]:

@@ -1,4 +1,4 @@
-"""The example notebook is executed as written, by a Jupyter kernel, on a real control plane and in the demo."""
+"""Each cell of the example notebook is executed by a kernel, on a real control plane and in the demo."""
 
 import re
 

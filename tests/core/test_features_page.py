@@ -2,9 +2,9 @@
 
 import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/features.md").read_text()
@@ -21,13 +21,12 @@ def names(cell: str) -> list[str]:
     return found
 
 
-def path_of(name: str) -> Path:
+def files_of(name: str) -> list[Path]:
     """Return the file of tests that a row names, below `tests/` or `tests/claims/`."""
-    found = [folder / name for folder in (ROOT / "tests", ROOT / "tests/claims") if (folder / name).is_file()]
-    assert len(found) == 1, f"{name} is {len(found)} files"
-    return found[0]
+    return [folder / name for folder in (ROOT / "tests", ROOT / "tests/claims") if (folder / name).is_file()]
 
 
+@cache
 def functions_in(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
     return {
@@ -37,16 +36,33 @@ def functions_in(path: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
-def test_code_and_tests_of_a_row_are_there(row):
-    _start, _what, _page, code, tests, _end = re.split(r"(?<!\\)\|", row)
+def problems_of(row: str) -> Iterator[str]:
+    _start, what, _page, code, tests, _end = re.split(r"(?<!\\)\|", row)
     for name in names(code):
-        assert (ROOT / name).exists(), name
-    assert names(tests)
+        if not (ROOT / name).exists():
+            yield f"{what.strip()}: no {name}"
+    if not names(tests):
+        yield f"{what.strip()}: no tests"
     for name in names(tests):
         file, marked, function = name.partition("::")
-        known = functions_in(path_of(file))
-        assert function in known if marked else known, name
+        if len(files := files_of(file)) != 1:
+            yield f"{what.strip()}: {file} is {len(files)} files"
+        elif not (function in functions_in(files[0]) if marked else functions_in(files[0])):
+            yield f"{what.strip()}: {name} is no test"
+
+
+def test_code_and_tests_of_each_row_are_there():
+    assert len(ROWS) > 200
+    assert [problem for row in ROWS for problem in problems_of(row)] == []
+
+
+def test_a_row_with_mistakes_is_noticed():
+    row = "| what | page | `core/nothing.py` | `core/test_nothing.py` `core/test_cache.py::test_nothing` |"
+    assert [problem.partition(": ")[2] for problem in problems_of(row)] == [
+        "no core/nothing.py",
+        "core/test_nothing.py is 0 files",
+        "core/test_cache.py::test_nothing is no test",
+    ]
 
 
 def test_every_app_is_on_the_features_page():

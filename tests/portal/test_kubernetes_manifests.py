@@ -106,6 +106,16 @@ def test_processes_wait_for_migrations_and_beat_is_alone():
     assert budgets == {name for name in PROCESSES if objects()["Deployment", name]["spec"]["replicas"] > 1}
 
 
+def test_pods_run_as_the_user_of_the_image_and_name_none():
+    """OpenShift gives a pod a user id of its namespace, and refuses one that names another."""
+    (user,) = re.findall(r"^USER (.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert int(user) > 0  # a number, by which Kubernetes sees that it is not root
+    for name, spec in pod_specs():
+        contexts = [spec["securityContext"], *(one["securityContext"] for one in containers(spec))]
+        assert contexts[0]["runAsNonRoot"], name
+        assert not any({"runAsUser", "runAsGroup", "fsGroup"} & set(context) for context in contexts), name
+
+
 def test_every_container_has_requests_and_a_limit_of_memory():
     for _name, spec in pod_specs():
         assert spec["automountServiceAccountToken"] is False

@@ -651,7 +651,9 @@ def test_every_form_of_the_templates_is_offered_to_somebody(seen):
     assert wanted - found == SENT_BY_SCRIPT | BY_MAIL | elsewhere
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_who_has_not_signed_in_is_asked_to(page, world):
-    answer = Client().get(world.address(page))
-    assert (answer.status_code, answer.url.partition("?")[0]) == (302, "/accounts/login/")
+def test_each_page_leads_a_visitor_to_the_sign_in(world):
+    visitor = Client()
+    answers = {page: visitor.get(world.address(page)) for page in PAGES}
+    led = {page for page, answer in answers.items() if answer.status_code == 302}
+    assert led == set(PAGES)
+    assert {answers[page].url.partition("?")[0] for page in led} == {"/accounts/login/"}

@@ -14,12 +14,19 @@ import httpx
 import pytest
 import yaml
 
+from cluster.credentials import from_kubeconfig, seal
+from cluster.kube import connect
+from cluster.protocol import POD
 from simulator import app
+from simulator.api import openapi, openapi_index
 from simulator.app import opened_clusters
+from simulator.certificates import ensure
 from simulator.cluster import SimulatedCluster
 from simulator.resources import CLAIMS as CLAIM_KIND
 from simulator.resources import NODES
 from tests import patience
+from tests.demo.running import free_port
+from tests.kubectl import on_path
 from tests.simulator.conftest import CLAIMS, NOW, PODS, QUOTAS, created, eventually, make_claim, make_pod
 
 ROOT = Path(__file__).parents[2]
@@ -190,3 +197,48 @@ def test_an_empty_cluster_stands_still_and_holds_nothing(server):
     server.step(100)
     assert server.cluster.store.all(CLAIM_KIND) == []
     assert server.cluster.store.all(NODES) == []
+
+
+def test_tls_serves_kubectl_with_the_ca_of_its_kubeconfig(port, tmp_path):
+    """A program that sends tokens over TLS only, as kubectl does, is known; without the CA none connects."""
+    tls = ("--tls", tmp_path / "tls", "--tls-port", free_port())
+    with running(command("--port", port, *tls), stderr=subprocess.PIPE) as process:
+        reached(port)
+        asked = command("kubeconfig", *tls, "--cluster", "lab-2", "--user", "admin")
+        text = subprocess.run(asked, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+        config = yaml.safe_load(text)
+        server = config["clusters"][0]["cluster"]
+        assert server["server"] == f"https://127.0.0.1:{tls[3]}/clusters/lab-2"
+        with pytest.raises(httpx.ConnectError, match="certificate"):
+            httpx.get(f"{server['server']}/version", trust_env=False)
+        gateway, made = connect(seal(from_kubeconfig(text))), make_pod("try-me", claim="mine")
+        gateway.create(POD, made | {"metadata": {"name": "try-me", "namespace": "default"}})
+        (tmp_path / "config").write_text(text)
+        listed = subprocess.run(
+            ["kubectl", "get", "pods", "-n", "default"],
+            env=os.environ | {"KUBECONFIG": str(tmp_path / "config"), "PATH": on_path(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "try-me" in listed.stdout
+        authority = (tmp_path / "tls" / "ca.crt").read_bytes()
+        process.terminate()
+        assert process.wait(patience.EXIT) == 0
+    assert (tmp_path / "tls" / "server.pem").stat().st_mode & 0o077 == 0
+    ensure(tmp_path / "tls")  # as at the next start
+    assert (tmp_path / "tls" / "ca.crt").read_bytes() == authority
+
+
+@pytest.mark.parametrize("version", ["api/v1", "apis/resource.k8s.io/v1", "apis/batch/v1"])
+def test_openapi_tells_kubectl_that_the_server_checks_fields(version):
+    """kubectl writes nothing without it: “failed to download openapi”."""
+    assert openapi_index()["paths"][version] == {"serverRelativeURL": f"/openapi/v3/{version}"}
+    group, _, number = version.partition("/")[2].rpartition("/")
+    described = openapi(group, number)
+    operations = [path["patch"] for path in described["paths"].values()]
+    assert operations
+    for operation in operations:
+        assert operation["x-kubernetes-group-version-kind"]["version"] == "v1"
+        assert "fieldValidation" in [parameter["name"] for parameter in operation["parameters"]]
+    assert openapi("nobody.example.org", "v1") is None

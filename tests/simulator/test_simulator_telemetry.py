@@ -266,3 +266,14 @@ def test_whole_gpus_have_traffic_and_errors_and_partitions_only_activity(lab):
     assert not of_kind[True] & traffic
     for name in traffic | both:
         assert re.search(rf"^# HELP {name} .*simulated", text, re.MULTILINE)
+
+
+def test_only_boards_with_nvlink_report_nvlink_traffic(fleet):
+    linked, all_models = set(), set()
+    for name, labels, _value in parsed(fleet.cluster.metrics()):
+        if "modelName" in labels:
+            all_models.add(labels["modelName"])
+            if "NVLINK" in name:
+                linked.add(labels["modelName"])
+    assert {"NVIDIA L4", "NVIDIA L40S"} <= all_models - linked
+    assert linked == {model for model in all_models if "H100" in model or "A100-SXM" in model}

@@ -15,9 +15,13 @@ def test_each_preset_has_a_file_of_its_slug():
     assert len(SLUGS) >= 15
 
 
-@pytest.mark.parametrize("entry", presets(), ids=SLUGS)
-def test_each_preset_survives_export_and_import(entry):
-    assert read_definitions(catalogue_file([entry]), "again.yaml") == [entry]
+def test_each_preset_survives_export_and_import():
+    changed = [
+        entry.slug
+        for entry in presets()
+        if read_definitions(catalogue_file([entry]), "again.yaml") != [entry]
+    ]
+    assert changed == []
 
 
 @pytest.mark.django_db
