@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
         self.servers.append(await loop.create_server(self._protocol, self.config.host, port, ssl=context))
 
     def _protocol(self) -> asyncio.Protocol:
-        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg, operator]
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
         return made

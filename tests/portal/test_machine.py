@@ -56,7 +56,8 @@ class Apt:
 
 
 def test_bare_debian_gets_chromium_java_and_prometheus(bare):
-    said, apt = [], Apt(bare)
+    said: list[str] = []
+    apt = Apt(bare)
     lacking = machine.prepare(said.append, apt)
     assert sum("update" in command for command in apt.told) == 1
     assert {need.name for need, _reason in lacking} == {"control plane", "oracle"}  # they need Go
