@@ -164,6 +164,8 @@ def exclusion_text(drop: Drop) -> str:
             return f"the selector failed: {drop.message}"
         case DropCause.TAINT if drop.taint:
             return f"has the taint {taint_text(drop.taint)}, which is not tolerated"
+        case DropCause.UNREACHABLE:
+            return drop.message
         case DropCause.HELD:
             return "held by"
         case DropCause.USED_UP:
@@ -321,6 +323,8 @@ def step_text(
             words = (condition_text(selector_condition) if selector_condition else "") or "meet the condition"
         case StepKind.UNTAINTED:
             words = "without untolerated taints"
+        case StepKind.REACHABLE:
+            words = "that a node can get"
         case StepKind.FREE:
             words = "free now"
         case _:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -17,8 +18,8 @@ from dra.attributes import exact_capacity
 from dra.device_index import DeviceIndex, remember
 from dra.features import NEWEST, Features
 from dra.held import HeldDevices, claim_name, held_devices, holdings
-from dra.node_pools import NodeRuns, PoolKey
-from dra.nodes import name_of_node
+from dra.node_pools import NodeRuns, PoolKey, is_supported
+from dra.nodes import SelectorError, name_of_node
 from dra.objects import Json, expressions
 from dra.pools import CounterKey, Pool, PoolDevice
 from dra.selector_results import DeviceMask, SelectorResults, pack, unpack
@@ -32,7 +33,8 @@ MAX_DERIVED = 500  # results
 # Cached properties, and the list that each depends on besides the devices.
 SOURCES = {
     "held": "claims",
-    "available": "claims",
+    "_takeable": "claims",
+    "reachable": "nodes",
     "remaining_capacity": "claims",
     "_counters_left": "claims",
     "_pool_states": "claims",
@@ -119,8 +121,8 @@ class ClusterSnapshot:
         if len(touched) > MAX_INCREMENTAL_DEVICES or touched & self.held.double_held:
             return
         held = self.held.copy(touched)
-        indices = self.device_index.index
-        devices = [self.devices[indices[key]] for key in touched if key in indices]
+        touched_indices = [index for key in touched for index in self.device_index.indices_of(key)]
+        devices = [self.devices[index] for index in touched_indices]
         held.count(devices, -1)
         for key, holder, share in released:
             held.release(key, holder, share=share)
@@ -128,7 +130,6 @@ class ClusterSnapshot:
             held.hold(key, holder, share=share)
         held.count(devices)
         vars(snapshot)["held"] = held
-        touched_indices = [indices[key] for key in touched if key in indices]
         pools = {self.device_index.pool_numbers[index] for index in touched_indices}
         keys = {self.device_index.pool_keys[number] for number in pools}
         vars(snapshot)["_counters_left"] = {
@@ -141,12 +142,12 @@ class ClusterSnapshot:
             remaining_capacity = vars(snapshot)["remaining_capacity"] = array("q", self.remaining_capacity)
             for index in touched_indices:
                 remaining_capacity[index] = snapshot._remaining(index)
-        if "available" in vars(self):
-            flags = bytearray(unpack(self.available, len(self.devices)))
+        if "_takeable" in vars(self):
+            flags = bytearray(unpack(self._takeable, len(self.devices)))
             same_pools = chain.from_iterable(map(self.device_index.counter_device_indices, keys))
             for index in {*touched_indices, *same_pools}:
                 flags[index] = snapshot.can_take(snapshot.devices[index])
-            vars(snapshot)["available"] = pack(flags)
+            vars(snapshot)["_takeable"] = pack(flags)
 
     def derived[T](self, key: Hashable, compute: Callable[[], T]) -> T:
         """
@@ -223,6 +224,8 @@ class ClusterSnapshot:
 
     def untainted(self, tolerations: Sequence[Json]) -> DeviceMask:
         """Return the devices whose taints these tolerations cover."""
+        if not self.features.device_taints:
+            return self.device_index.all
         key = repr(tolerations)
         mask = self._untainted.get(key)
         if mask is None:
@@ -287,7 +290,7 @@ class ClusterSnapshot:
         """
         remaining_capacity = array("q", self.device_index.capacities)
         for key in self.held.consumed:
-            if (index := self.device_index.index.get(key)) is not None:
+            for index in self.device_index.indices_of(key):
                 remaining_capacity[index] = self._remaining(index)
         return remaining_capacity
 
@@ -304,10 +307,40 @@ class ClusterSnapshot:
             for device_class in self.classes
         }
 
-    @cached_property
+    @property
     def available(self) -> DeviceMask:
         """Devices that can be allocated now, ignoring taints."""
+        everything = self.reachable == self.device_index.all
+        return self._takeable if everything else self._takeable & self.reachable
+
+    @cached_property
+    def _takeable(self) -> DeviceMask:
         return pack(map(self.can_take, self.devices))
+
+    @cached_property
+    def reachable(self) -> DeviceMask:
+        """
+        Devices that pods of a node can get if they are free: none of a node that is gone, and none that the
+        scheduler ignores because a feature is off.
+        """
+        optional = self.device_index.seen_features.optional_node_operations
+        if self._are_all_features_on and not optional:
+            if not self.nodes:
+                return self.device_index.all
+            names = self.node_by_name.keys() | {""}
+            return pack(device.node_name in names for device in self.devices)
+        nodes = self.nodes or [node for node, _ in self.node_ranges]
+        node_pools, got = self.device_index.node_pools, set[int]()
+        for node in nodes:
+            with suppress(SelectorError):
+                for pool in node_pools.pools_on(node, self.features):
+                    got.update(id(one) for one in pool.devices if is_supported(one, node, self.features))
+        return pack(id(device) in got for device in self.devices)
+
+    @property
+    def _are_all_features_on(self) -> bool:
+        """Whether no slice has fields of a feature that is off."""
+        return self.device_index.seen_features | self.features == self.features
 
     @property
     def free(self) -> list[PoolDevice]:
@@ -423,10 +456,6 @@ def snapshot_from_dump(documents: Iterable[object]) -> ClusterSnapshot:
         raise EmptyDumpError(
             "The dump contains no ResourceSlice. Add the output of “kubectl get resourceslices -o json”."
         )
-    return ClusterSnapshot(
-        classes=lists["classes"],
-        slices=lists["slices"],
-        claims=lists["claims"],
-        taint_rules=lists["taint_rules"],
-        nodes=lists["nodes"],
-    )
+    features = NEWEST | Features.seen_in(lists["slices"], lists["claims"])
+    classes, slices, claims, taint_rules, nodes = lists.values()
+    return ClusterSnapshot(classes, slices, claims, taint_rules, nodes, features)

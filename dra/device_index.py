@@ -52,6 +52,11 @@ class DeviceIndex:
         return gather_pools(self.slices)
 
     @cached_property
+    def seen_features(self) -> Features:
+        """The features whose fields the slices have."""
+        return Features.seen_in(self.slices)
+
+    @cached_property
     def node_pools(self) -> NodePools:
         """The pools as each node sees them; the allocator reads these."""
         return NodePools(self.pools)
@@ -63,8 +68,26 @@ class DeviceIndex:
 
     @cached_property
     def index(self) -> dict[DeviceKey, int]:
-        """Index of each device in `devices`."""
-        return {device.key: index for index, device in enumerate(self.devices)}
+        """Index of each device in `devices`, of those with equal keys the first."""
+        return {device.key: index for index, device in reversed([*enumerate(self.devices)])}
+
+    @cached_property
+    def twins(self) -> dict[DeviceKey, list[int]]:
+        """
+        Indices of devices that several nodes publish under one driver, pool and name.
+
+        Kubernetes takes them for one device: a claim that holds one of them holds all of them.
+        """
+        if len(self.index) == len(self.devices):
+            return {}
+        twins: dict[DeviceKey, list[int]] = {}
+        for index, device in enumerate(self.devices):
+            twins.setdefault(device.key, []).append(index)
+        return {key: indices for key, indices in twins.items() if len(indices) > 1}
+
+    def indices_of(self, key: DeviceKey) -> Sequence[int]:
+        """Return the indices of the devices with this key; several only if nodes share the name."""
+        return self.twins.get(key) or ([self.index[key]] if key in self.index else [])
 
     @cached_property
     def all(self) -> DeviceMask:
@@ -160,14 +183,6 @@ class DeviceIndex:
             self.pool_numbers[index] for index in indices if self.devices[index].has_binding_conditions
         }
         return sorted(indices, key=lambda index: self.pool_numbers[index] in last_pools)
-
-    def unusable_pools(self, node: Json) -> list[Pool]:
-        """Return the pools of `node` that Kubernetes does not allocate from."""
-        return [
-            pool
-            for pool in self.pools
-            if not pool.usable and any(slice_reaches(node, resource_slice) for resource_slice in pool.slices)
-        ]
 
     @cached_property
     def pool_numbers(self) -> Sequence[int]:

@@ -7,10 +7,14 @@ The scheduler passes them to its allocator, and they decide which of three imple
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
+
+type Json = Mapping[str, Any]
+
+NEWEST_MINOR = 37  # of Kubernetes 1.x, whose rules the portal follows
 
 
 class Implementation(StrEnum):
@@ -56,6 +60,30 @@ class Features:
         )
 
     @classmethod
+    def seen_in(cls, slices: Iterable[Json] = (), claims: Iterable[Json] = ()) -> Self:
+        """
+        Return the features whose fields these slices and allocated claims have.
+
+        The API server drops fields of features that are off, so these are on, whatever the default of the
+        version is.
+        """
+        seen: set[str] = set()
+        for resource_slice in slices:
+            spec: Json = resource_slice.get("spec") or {}
+            seen.update(name for key, name in FIELDS_OF_SLICES.items() if spec.get(key))
+            for device in spec.get("devices") or ():
+                seen.update(_of_device(device))
+        for claim in claims:
+            devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+            for result in devices.get("results") or ():
+                seen.update([FIELDS_OF_RESULTS[key] for key in FIELDS_OF_RESULTS.keys() & result.keys()])
+        return cls(**dict.fromkeys(seen, True))
+
+    def __or__(self, other: Self) -> Self:
+        """Return the features that are on in one of both."""
+        return replace(self, **{gate.name: True for gate in fields(self) if getattr(other, gate.name)})
+
+    @classmethod
     def of_switches(cls, switches: Mapping[str, bool]) -> Self:
         """Read `{"ConsumableCapacity": true}`. Raise `KeyError` for an unknown feature."""
         attributes = cls.switches()
@@ -84,10 +112,63 @@ class Features:
         return self.implementation is Implementation.STABLE
 
 
+# Feature → what an object has only where the feature is on.
+FIELDS_OF_SLICES = {
+    "sharedCounters": "partitionable_devices",
+    "perDeviceNodeSelection": "partitionable_devices",
+    "skipNodeOperations": "optional_node_operations",
+}
+FIELDS_OF_DEVICES = {
+    "consumesCounters": "partitionable_devices",
+    "allowMultipleAllocations": "consumable_capacity",
+    "bindingConditions": "device_binding_and_status",
+    "bindsToNode": "device_binding_and_status",
+    "taints": "device_taints",
+}
+FIELDS_OF_RESULTS = {
+    "shareID": "consumable_capacity",
+    "consumedCapacity": "consumable_capacity",
+    "adminAccess": "admin_access",
+    "bindingConditions": "device_binding_and_status",
+    "tolerations": "device_taints",
+}
+LIST_TYPES = frozenset(("ints", "bools", "strings", "versions"))
+
+
+def minor_version(version: str) -> int | None:
+    """Return 36 for "v1.36.2+k3s1"; None for a version that is not known."""
+    _, _, rest = version.partition(".")
+    minor = rest.partition(".")[0].rstrip("+")
+    return int(minor) if minor.isdecimal() else None
+
+
+def newer_than_known(version: str) -> str:
+    """Return a sentence if Kubernetes `version` is newer than the rules that are followed, "" if not."""
+    minor = minor_version(version)
+    if minor is None or minor <= NEWEST_MINOR:
+        return ""
+    return (
+        f"The cluster runs Kubernetes 1.{minor}. The portal knows the rules of allocation up to "
+        f"1.{NEWEST_MINOR}: what it predicts may differ from what this cluster allocates."
+    )
+
+
+def _of_device(device: Json) -> Iterator[str]:
+    for key in FIELDS_OF_DEVICES.keys() & device.keys():
+        if device[key]:
+            yield FIELDS_OF_DEVICES[key]
+    if any(one.get("compatibilityGroups") for one in device.get("consumesCounters") or ()):
+        yield "compatibility_groups"
+    if not all(map(LIST_TYPES.isdisjoint, (device.get("attributes") or {}).values())):
+        yield "list_type_attributes"
+    if any(capacity.get("requestPolicy") for capacity in (device.get("capacity") or {}).values()):
+        yield "consumable_capacity"
+
+
 def _upstream(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-NEWEST = Features.of_version(37)
+NEWEST = Features.of_version(NEWEST_MINOR)
 # The scheduler compiles stored selectors with all features of its version, whether enabled or not.
 STORED = replace(NEWEST, list_type_attributes=True)

@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import zip_longest
 from operator import itemgetter
 
-from dra.features import Features
+from dra.features import Features, Implementation
 from dra.nodes import check_node_selection, name_of_node, selects_node
 from dra.objects import Json
 from dra.pools import (
@@ -28,6 +28,8 @@ from dra.pools import (
     PoolDevice,
     PoolSlice,
     amounts,
+    count_problem,
+    different_counts_problem,
     duplicate_name_problem,
     missing_counter_problem,
 )
@@ -66,6 +68,8 @@ class NodePools:
         self._counting: list[PoolSlice] = []  # local slices with shared counters
         self._of_pool: dict[PoolKey, Sequence[PoolSlice]] = {}
         for pool in pools:
+            if (pool.driver, pool.name) in self._of_pool:
+                continue  # another part of the same pool
             self._of_pool[pool.driver, pool.name] = pool.all_slices
             for pool_slice in pool.all_slices:
                 if pool_slice.node_name:
@@ -75,16 +79,19 @@ class NodePools:
                 else:
                     self._shared.append(pool_slice)
 
-    def pools_on(self, node: Json, features: Features) -> list[NodePool]:
+    def pools_on(self, node: Json, features: Features, *, literal: bool = False) -> list[NodePool]:
         """
         Return the pools of `node` in allocation order.
+
+        Of slices that disagree on their number, upstream believes the first, and it lists them in any order:
+        such a pool is incomplete here, unless with `literal` the slices are in upstream's order.
 
         Raise `SelectorError` if the node selector of a slice is invalid.
         """
         node_pools = [
             pool
             for key, slices in self._reached(node, features).items()
-            if (pool := self._judge(key, slices, features)) is not None
+            if (pool := self._judge(key, slices, features, literal=literal)) is not None
         ]
         # Pools with binding conditions come last, except in the stable allocator.
         last = {
@@ -115,8 +122,12 @@ class NodePools:
                 newest.append(pool_slice)
         return by_pool
 
-    def _judge(self, key: PoolKey, slices: list[PoolSlice], features: Features) -> NodePool | None:
+    def _judge(
+        self, key: PoolKey, slices: list[PoolSlice], features: Features, *, literal: bool = False
+    ) -> NodePool | None:
         """Return the pool of the node's `slices`; None if they are obsolete."""
+        if not literal and (problem := different_counts_problem(*key, slices)):
+            return NodePool(*key, problem=problem, incomplete=True)
         first, other_slices = slices[0], []
         if len(slices) != first.count:
             pool_slices = self._of_pool[key]
@@ -126,8 +137,7 @@ class NodePools:
             if not features.compatibility_groups:
                 current = [pool_slice for pool_slice in current if not pool_slice.grouped]
             if len(current) != first.count:
-                observed = f"{len(current)} of {first.count} slices of generation {first.generation}"
-                problem = f"Pool {key[1]} of {key[0]} is incomplete: {observed}."
+                problem = count_problem(*key, first.generation, len(current), first.count)
                 return NodePool(*key, problem=problem, incomplete=True)
             names = {pool_slice.name for pool_slice in slices}
             if len(slices) < len(current):
@@ -136,6 +146,18 @@ class NodePools:
             return _build(key, slices, other_slices, features)
         except QuantityError as error:
             return NodePool(*key, problem=f"Pool {key[1]} of {key[0]} is invalid: {error}", invalid=True)
+
+
+def is_supported(device: PoolDevice, node: Json, features: Features) -> bool:
+    """Return whether the features, and those that the node declares, allow to allocate the device."""
+    if device.raw.get("consumesCounters") and not features.partitionable_devices:
+        return False
+    if device.raw.get("bindingConditions") and not features.device_binding_and_status:
+        return False
+    if not device.skipped or features.implementation is not Implementation.EXPERIMENTAL:
+        return True
+    declared = (node.get("status") or {}).get("declaredFeatures") or ()
+    return features.optional_node_operations and "DRAOptionalNodeOperations" in declared
 
 
 def _ignored(pool_slice: PoolSlice, features: Features) -> bool:

@@ -2,15 +2,18 @@
 ResourceSlices grouped into pools and devices.
 
 Only the newest generation of a pool counts, and only if it is complete (`resourceSliceCount`). Kubernetes
-allocates nothing from an incomplete pool, so its devices are listed and never offered. This is the pool in
-the whole cluster, for the mirror; as one node sees it, for the allocator: `dra.node_pools`.
+allocates nothing from an incomplete pool, so its devices are listed and never offered.
+
+The scheduler looks at the slices that reach one node (`dra.node_pools`, which the allocator reads). Here, for
+the mirror and for counting, a pool of the cluster stays whole if it is complete; else each node whose slices
+name the pool has one of its own, judged like the scheduler does on that node.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from dra.objects import Json
@@ -120,10 +123,10 @@ class PoolSlice:
 @dataclass(frozen=True, slots=True)
 class Pool:
     """
-    The newest generation of a pool.
+    The newest generation of a pool, or the part of it that is local to `node_name`.
 
-    `problem` is a sentence, "" for a valid pool: the pool is incomplete or invalid. A node can see the pool
-    differently, because the allocator reads the node's slices first: `dra.node_pools`.
+    `problem` is a sentence, "" for a valid pool: the pool is incomplete or invalid. `slices` are those of
+    `devices`, in the same order; `present` of `expected` slices were found.
     """
 
     driver: str
@@ -133,9 +136,11 @@ class Pool:
     problem: str
     devices: list[PoolDevice]
     slices: Sequence[Json]  # of this generation
+    present: int
     expected: int
     counters: Mapping[CounterKey, Quantity] = field(default_factory=dict)
-    all_slices: Sequence[PoolSlice] = ()  # of all generations, as the cluster lists them
+    all_slices: Sequence[PoolSlice] = ()  # of all generations and nodes, as the cluster lists them
+    node_name: str = ""  # if nodes that share the pool's name see different pools
 
     @property
     def usable(self) -> bool:
@@ -144,12 +149,12 @@ class Pool:
 
 
 def gather_pools(slices: Iterable[Json]) -> list[Pool]:
-    """Return the pools by driver and name, with devices by slice name: the allocation order."""
+    """Return the pools by driver, name and node, with devices by slice name: the allocation order."""
     by_pool: dict[tuple[str, str], list[PoolSlice]] = defaultdict(list)
     for number, raw in enumerate(slices):
         pool_slice = PoolSlice(raw, number)
         by_pool[pool_slice.driver, pool_slice.pool].append(pool_slice)
-    return [_pool(driver, name, pool_slices) for (driver, name), pool_slices in sorted(by_pool.items())]
+    return [pool for _, pool_slices in sorted(by_pool.items()) for pool in _pools(pool_slices)]
 
 
 def amounts(sets: Iterable[Json], label: str = "name") -> Amounts:
@@ -206,25 +211,84 @@ def missing_counter_problem(
     return ""
 
 
-def _pool(driver: str, name: str, slices: list[PoolSlice]) -> Pool:
-    generation = max(pool_slice.generation for pool_slice in slices)
+def count_problem(driver: str, pool: str, generation: int, present: int, expected: int) -> str:
+    """Return a sentence about a pool that has fewer or more slices of its generation than it declares."""
+    if present > expected:
+        counts = f"has {present} slices of generation {generation} and declares {expected}"
+        return f"Pool {pool} of {driver} is invalid: it {counts}."
+    return (
+        f"Pool {pool} of {driver} is incomplete: {present} of {expected} slices of generation {generation}."
+    )
+
+
+def different_counts_problem(driver: str, pool: str, slices: Iterable[PoolSlice]) -> str:
+    """Return a sentence if the slices disagree on their number: Kubernetes then reads any of the numbers."""
+    counts = sorted({pool_slice.count for pool_slice in slices})
+    if len(counts) < 2:
+        return ""
+    numbers = f"{', '.join(map(str, counts[:-1]))} and {counts[-1]}"
+    return f"Pool {pool} of {driver} is invalid: its slices say that there are {numbers} of them."
+
+
+def _pools(slices: list[PoolSlice]) -> list[Pool]:
+    """Return one pool if it is valid, or seen by one node; else its part per node, and the shared part."""
+    whole = _pool(slices, slices)
+    by_node: dict[str, list[PoolSlice]] = defaultdict(list)
+    for pool_slice in slices:
+        by_node[pool_slice.node_name].append(pool_slice)
+    if len(by_node) == 1 or (whole.usable and whole.present == len(slices)):
+        return [whole]
+    shared = by_node.pop("", [])
+    views = {node: _pool([*local, *shared], slices) for node, local in sorted(by_node.items())}
+    parts = [_part(view, node) for node, view in views.items()]
+    if shared:
+        # A slice for many nodes counts if one node sees a valid pool with it.
+        seen = [_pool(shared, slices), *views.values()]
+        parts.append(_part(next((view for view in seen if view.usable), seen[0]), ""))
+    return parts
+
+
+def _part(view: Pool, node: str) -> Pool:
+    """Return what is local to the node, "" for what is shared, of a pool as the node sees it."""
+    return replace(
+        view,
+        node_name=node,
+        devices=[
+            device
+            for device in view.devices
+            if ("" if device.per_device_node_selection else device.node_name) == node
+        ],
+        slices=[raw for raw in view.slices if (raw.get("spec") or {}).get("nodeName", "") == node],
+    )
+
+
+def _pool(seen: list[PoolSlice], slices: list[PoolSlice]) -> Pool:
+    """Judge a pool by the slices that a node has `seen` of all its `slices`."""
+    driver, name = slices[0].driver, slices[0].pool
+    generation = max(pool_slice.generation for pool_slice in seen)
     newest = sorted(
-        (pool_slice for pool_slice in slices if pool_slice.generation == generation),
+        (pool_slice for pool_slice in seen if pool_slice.generation == generation),
         key=lambda pool_slice: pool_slice.name,
     )
-    expected = max(pool_slice.count for pool_slice in newest)
-    complete = len(newest) == expected
-    problem = ""
+    problem, expected = different_counts_problem(driver, name, newest), newest[0].count
+    counted = newest  # beyond those that are seen only if these are too few
+    complete = not problem and len(newest) == expected
+    if not complete and not problem and len(seen) < len(slices):
+        counted = [pool_slice for pool_slice in slices if pool_slice.generation == generation]
+        newer = max(pool_slice.generation for pool_slice in slices)
+        if newer > generation:
+            problem = f"Pool {name} of {driver} is out of date: generation {newer} replaces {generation}."
+        complete = not problem and len(counted) == expected
     if not complete:
-        published = f"{len(newest)} of {expected} slices of generation {generation}"
-        problem = f"Pool {name} of {driver} is incomplete: {published}."
+        problem = problem or count_problem(driver, name, generation, len(counted), expected)
     devices: list[PoolDevice] = []
     counters: dict[CounterKey, Quantity] = {}
     names: list[str] = []  # of counter sets
     try:
-        for pool_slice in newest:
+        for pool_slice in counted:
             names.extend(str(counter_set.get("name")) for counter_set in pool_slice.counter_sets)
             counters.update(amounts(pool_slice.counter_sets))
+        for pool_slice in newest:
             devices.extend(pool_slice.devices)
         problem = problem or duplicate_name_problem(driver, name, [device.name for device in devices])
         problem = (
@@ -234,8 +298,9 @@ def _pool(driver: str, name: str, slices: list[PoolSlice]) -> Pool:
         )
     except QuantityError as error:
         problem = f"Pool {name} of {driver} is invalid: {error}"
-    raw_slices = [pool_slice.raw for pool_slice in newest]
-    return Pool(driver, name, generation, complete, problem, devices, raw_slices, expected, counters, slices)
+    raws = [pool_slice.raw for pool_slice in newest]
+    found = len(counted)
+    return Pool(driver, name, generation, complete, problem, devices, raws, found, expected, counters, slices)
 
 
 def _device(pool_slice: PoolSlice, raw: Json) -> PoolDevice:

@@ -6,6 +6,7 @@ Tolerations belong to a device request of a claim, not to a pod.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -85,6 +86,23 @@ def rule_taints(device: Named, rules: Sequence[Json]) -> list[Taint]:
         )
         for rule in rules
         if _selects((rule.get("spec") or {}).get("deviceSelector"), device)
+    ]
+
+
+def effective_rules(rules: Sequence[Json], version: str) -> list[Json]:
+    """
+    Return the rules as the scheduler of Kubernetes `version` ("v1.36.2") reads them.
+
+    Up to 1.37.0 a rule without `deviceSelector` taints all devices, as one with an empty selector does.
+    """
+    match = re.match(r"v?1\.(\d+)(?:\.(\d+))?", version)
+    if match is None or (int(match[1]), int(match[2] or 1)) > (37, 0):
+        return list(rules)
+    return [
+        rule
+        if (spec := rule.get("spec") or {}).get("deviceSelector") is not None
+        else {**rule, "spec": {**spec, "deviceSelector": {}}}
+        for rule in rules
     ]
 
 

@@ -15,9 +15,11 @@ from uuid import UUID
 
 from core.prepared import Prepared
 from dra.cluster_snapshot import ClusterSnapshot
-from dra.features import NEWEST, Features
+from dra.device_index import DeviceIndex
+from dra.features import NEWEST, Features, minor_version
 from dra.held import Interner
 from dra.objects import Manifest
+from dra.taints import effective_rules
 from inventory.models import (
     Cluster,
     DeviceClass,
@@ -57,9 +59,10 @@ def _claim(namespace: str, name: str, results: list[Manifest] | None) -> Manifes
     return {"metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}}
 
 
-def _node(name: str, labels: Manifest, spec: Manifest | None) -> Manifest:
+def _node(name: str, labels: Manifest, spec: Manifest | None, declared: list[str] | None) -> Manifest:
     read = {key: value for key, value in (spec or {}).items() if key in ("unschedulable", "taints")}
-    return {"metadata": {"name": name, "labels": labels}, "spec": read}
+    made = {"metadata": {"name": name, "labels": labels}, "spec": read}
+    return made | {"status": {"declaredFeatures": declared}} if declared else made
 
 
 RESULTS = "raw__status__allocation__devices__results"
@@ -68,7 +71,7 @@ PARTS = {
     "slices": _Part(ResourceSlice, ("name", "raw__spec"), _slice),
     "claims": _Part(ResourceClaim, ("namespace", "name", RESULTS), _claim),
     "taint_rules": _Part(DeviceTaintRule, ("raw",), _unchanged),
-    "nodes": _Part(Node, ("name", "labels", "raw__spec"), _node),
+    "nodes": _Part(Node, ("name", "labels", "raw__spec", "raw__status__declaredFeatures"), _node),
 }
 
 type ObjectChanges = list[tuple[Manifest | None, Manifest | None]]  # an object before and after
@@ -76,9 +79,10 @@ type ObjectChanges = list[tuple[Manifest | None, Manifest | None]]  # an object 
 
 @dataclass(slots=True)
 class _Cache:
-    """The objects of one cluster up to `revision`, and their snapshot."""
+    """The objects of one cluster up to `revision`, of Kubernetes `version`, and their snapshot."""
 
     revision: int = -1
+    version: str = ""
     objects: dict[str, dict[int, Manifest]] = field(default_factory=lambda: {part: {} for part in PARTS})
     shared: Interner = field(default_factory=Interner)
     snapshot: ClusterSnapshot = field(default_factory=ClusterSnapshot)
@@ -99,7 +103,7 @@ def current_snapshot(cluster: Cluster, read: tuple[int, str] | None = None) -> C
     While another thread updates it, the previous snapshot is returned at once.
     """
     cache = _caches.get(cluster.pk)
-    if read and cache and (cache.revision, cache.snapshot.features) == (read[0], cluster_features(read[1])):
+    if read and cache and (cache.revision, cache.version) == read:
         return cache.snapshot
     return _current(cluster, wait=False)[1]
 
@@ -125,13 +129,12 @@ def _current(cluster: Cluster, *, wait: bool) -> tuple[int, ClusterSnapshot]:
     try:
         if cache.revision > revision:  # the mirror was rebuilt
             cache.reset()
-        features = cluster_features(version)
-        if cache.revision != revision or cache.snapshot.features != features:
+        if (cache.revision, cache.version) != (revision, version):
             changes = {part: _read(cluster, cache, part) for part in PARTS}
-            before, cache.snapshot = cache.snapshot, _next(cache, changes, features)
+            before, cache.snapshot = cache.snapshot, _next(cache, changes, version)
             if cache.snapshot.device_index is not before.device_index:
                 _freeze(cache.snapshot)
-            cache.revision = revision
+            cache.revision, cache.version = revision, version
         return cache.revision, cache.snapshot
     except BaseException:
         cache.reset()  # it may be half updated
@@ -160,29 +163,34 @@ def _freeze(snapshot: ClusterSnapshot) -> None:
 
 def cluster_features(version: str) -> Features:
     """Return the default features of a version ("v1.36.2"); an unknown version counts as the newest."""
-    _, _, rest = version.partition(".")
-    minor = rest.partition(".")[0]
-    return Features.of_version(int(minor)) if minor.isdecimal() else NEWEST
+    minor = minor_version(version)
+    return NEWEST if minor is None else Features.of_version(minor)
 
 
-def _next(cache: _Cache, changes: dict[str, ObjectChanges], features: Features) -> ClusterSnapshot:
-    """Return the same snapshot if nothing changed; one with the same devices if no slice changed."""
+def _next(cache: _Cache, changes: dict[str, ObjectChanges], version: str) -> ClusterSnapshot:
+    """
+    Return the same snapshot if nothing changed; one with the same devices if no slice changed.
 
-    def objects(part: str) -> list[Any] | None:
-        return list(cache.objects[part].values()) if changes[part] else None
+    Features are on by default of the version, or if slices or claims have their fields.
+    """
+
+    def objects(part: str) -> list[Any]:
+        found = list(cache.objects[part].values())
+        return effective_rules(found, version) if part == "taint_rules" else found
 
     before = cache.snapshot
-    if cache.revision < 0 or changes["slices"] or before.features != features:
-        classes, slices, claims, taint_rules, nodes = (list(cache.objects[part].values()) for part in PARTS)
-        return ClusterSnapshot(classes, slices, claims, taint_rules, nodes, features)
+    changed = (after for _, after in changes["claims"] if after is not None)
+    features = before.features | Features.seen_in(claims=changed)
+    if cache.revision < 0 or changes["slices"] or cache.version != version or features != before.features:
+        classes, slices, claims, taint_rules, nodes = map(objects, PARTS)
+        index = before.device_index if cache.revision >= 0 and not changes["slices"] else DeviceIndex(slices)
+        features = cluster_features(version) | index.seen_features | Features.seen_in(claims=claims)
+        return ClusterSnapshot(classes, slices, claims, taint_rules, nodes, features, index)
     if not any(changes.values()):
         return before
     return before.after(
-        classes=objects("classes"),
-        claims=objects("claims"),
         changed_claims=changes["claims"],
-        taint_rules=objects("taint_rules"),
-        nodes=objects("nodes"),
+        **{part: objects(part) for part in PARTS if part != "slices" and changes[part]},
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -63,6 +63,7 @@ class PoolFacts:
     slices: int  # in the mirror
     expected: int
     problem: str  # why Kubernetes does not allocate from the pool, else empty
+    shared_name: str = ""  # what it means that another node has a device of this name in the pool
 
 
 def pool_facts(device: Device) -> PoolFacts | None:
@@ -73,8 +74,16 @@ def pool_facts(device: Device) -> PoolFacts | None:
     pools = gather_pools(list(slices.values_list("raw", flat=True)))
     if not pools:
         return None
-    pool = pools[0]
-    return PoolFacts(pool.name, pool.generation, len(pool.slices), pool.expected, pool.problem)
+    pool = next((pool for pool in pools if pool.node_name == device.node_name), pools[0])
+    facts = PoolFacts(pool.name, pool.generation, pool.present, pool.expected, pool.problem)
+    nodes = {other.node_name for part in pools for other in part.devices if other.name == device.name}
+    if not (others := sorted(nodes - {device.node_name})):
+        return facts
+    shared_name = (
+        f"Another node has a device {device.name} in a pool {pool.name} too: {', '.join(others)}. Kubernetes "
+        "takes devices of equal driver, pool and name for one: while one is held, nobody gets the other."
+    )
+    return replace(facts, shared_name=shared_name)
 
 
 NO_ID = UUID(int=0)  # in an address that gets the id of each device

@@ -24,7 +24,7 @@ from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
 
 # Reasons that end when claims are released.
-HELD = {match.NoFitReason.TAKEN, match.NoFitReason.NO_NODE}
+HELD = {match.NoFitReason.TAKEN, match.NoFitReason.CAPACITY, match.NoFitReason.NO_NODE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ def _imported_spec(document: Document, name: str) -> ImportedSpec:
 
 
 MAX_EXAMPLES = 1  # dropped devices shown per step
-STEPS_WITH_EXAMPLES = frozenset((StepKind.SELECTOR, StepKind.UNTAINTED, StepKind.FREE))
+STEPS_WITH_EXAMPLES = frozenset((StepKind.SELECTOR, StepKind.UNTAINTED, StepKind.REACHABLE, StepKind.FREE))
 
 
 @dataclass(frozen=True, slots=True)

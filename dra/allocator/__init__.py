@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dra.allocator.node import AllocationError, NodeFailed, NodeSite, SearchGivenUp
+from dra.allocator.node import AllocationError, NodeFailed, NodeSite, SearchGivenUp, TooManyDevices
 from dra.allocator.plan import plan_claim
 from dra.allocator.result import AllocationResult, DeviceResult, config_results, device_results
 from dra.allocator.search import MAX_STEPS, NodeSearch
@@ -24,6 +24,7 @@ __all__ = [
     "DeviceResult",
     "NodeFailed",
     "SearchGivenUp",
+    "TooManyDevices",
     "allocate",
 ]
 
@@ -40,12 +41,13 @@ def allocate(
     Return one result per claim, all on `node`; None if they do not fit together.
 
     `node` and `claims` are API objects; the claims must not be allocated. An absent count is 1 and an absent
-    mode ExactCount, like the API server's defaults; with `literal` they are 0 and an error. Raise
+    mode ExactCount, like the API server's defaults; with `literal` they are 0 and an error, and the order of
+    the slices counts. Raise
     `AllocationError` if waiting does not help: an unknown class, more than 32 devices, a selector that fails;
     `NodeFailed` if the claims do not fit and an invalid pool can be the reason; `SearchGivenUp` after `steps`
     devices without a result.
     """
-    site = NodeSite(snapshot, node)
+    site = NodeSite(snapshot, node, literal=literal)
     plans = [plan_claim(site, claim, literal=literal) for claim in claims]
     search = NodeSearch(site, plans, steps)
     if not search.run():

@@ -34,6 +34,10 @@ class NodeFailed(AllocationError):
     """The claims do not fit this node, perhaps because of an invalid pool; other nodes can still fit."""
 
 
+class TooManyDevices(AllocationError):
+    """The claim needs more devices than one claim may have."""
+
+
 class SearchGivenUp(AllocationError):
     """The search exceeded its limit, as upstream runs into its timeout."""
 
@@ -53,11 +57,13 @@ class NodeSite:
     Raise `AllocationError` if the node selector of a slice is invalid.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, node: Json) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, node: Json, *, literal: bool = False) -> None:
         self.snapshot, self.node = snapshot, node
         self.features: Features = snapshot.features
         try:
-            self.pools: Sequence[NodePool] = snapshot.device_index.node_pools.pools_on(node, self.features)
+            self.pools: Sequence[NodePool] = snapshot.device_index.node_pools.pools_on(
+                node, self.features, literal=literal
+            )
         except SelectorError as error:
             raise AllocationError(str(error)) from None
         self.devices: list[PoolDevice] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dra.allocator.capacity import CapacityAmount, share
-from dra.allocator.node import AllocationError, NodeSite, selector_error
+from dra.allocator.node import AllocationError, NodeSite, TooManyDevices, selector_error
 from dra.attributes import Malformed, Version, entries, lookup
 from dra.cel import CelError, Selector
 from dra.cel.selector import compile_stored
@@ -242,8 +242,9 @@ def plan_claim(site: NodeSite, claim: Json, *, literal: bool) -> ClaimPlan:
         candidates.append(options)
         more = min(candidate.count for candidate in options)
         if more > MAX_RESULTS - device_count:
-            raise AllocationError(
-                f"Request {request.get('name')} needs {more} devices in addition to {device_count}; "
+            beside = f" in addition to {device_count}" if device_count else ""
+            raise TooManyDevices(
+                f"Request {request.get('name')} needs {more} devices{beside}; "
                 f"the limit per claim is {MAX_RESULTS}."
             )
         device_count += more

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from dra.allocator.capacity import CapacityAmount, Counters, Undo, is_left, share
-from dra.allocator.node import AllocationError, NodeSite, SearchGivenUp
+from dra.allocator.node import AllocationError, NodeSite, SearchGivenUp, TooManyDevices
 from dra.allocator.plan import Candidate, ClaimPlan, Constraint, accepts, compile_derived
 from dra.allocator.result import InternalDeviceResult
 from dra.cel import CelError, Selector
 from dra.cel.selector import compile_stored
-from dra.features import Implementation
 from dra.held import HeldDevices
-from dra.objects import MAX_RESULTS, Json
+from dra.node_pools import is_supported
+from dra.objects import MAX_RESULTS
 from dra.pools import DeviceKey, PoolDevice
 from dra.quantity import ZERO, Quantity
 from dra.taints import untolerated
@@ -56,7 +56,7 @@ class NodeSearch:
         try:
             return self._claim(0)
         except _TooManyDevices:
-            raise AllocationError(f"The claim needs more than {MAX_RESULTS} devices.") from None
+            raise TooManyDevices(f"The claim needs more than {MAX_RESULTS} devices.") from None
         except RecursionError:
             raise SearchGivenUp("One search cannot allocate so many claims.") from None
 
@@ -167,16 +167,6 @@ class NodeSearch:
             candidate.tolerated[index] = tolerated
         return tolerated
 
-    def _is_supported(self, device: PoolDevice) -> bool:
-        """Whether the enabled features and the node support the device."""
-        if device.raw.get("consumesCounters") and not self.features.partitionable_devices:
-            return False
-        if not device.skipped or self.features.implementation is not Implementation.EXPERIMENTAL:
-            return True
-        status: Json = self.site.node.get("status") or {}
-        declared = "DRAOptionalNodeOperations" in (status.get("declaredFeatures") or ())
-        return self.features.optional_node_operations and declared
-
     def _take(self, number: int, candidate: Candidate, index: int) -> Undo | None:  # noqa: C901
         """Allocate a device for a request and return the undo function; None if that is impossible."""
         self.steps += 1
@@ -188,7 +178,7 @@ class NodeSearch:
             consumed = self._share(candidate, index)
         if consumed is None and candidate.all_of is None:
             return None
-        if not self._is_supported(device) or not self._tolerated(candidate, index):
+        if not is_supported(device, self.site.node, self.features) or not self._tolerated(candidate, index):
             return None
         shared = self.features.consumable_capacity and device.shareable
         release: Undo | None = None

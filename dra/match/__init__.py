@@ -7,6 +7,7 @@ A selector that the portal cannot evaluate makes the result unknown.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
@@ -14,8 +15,9 @@ from itertools import islice
 from operator import or_
 
 from dra import selector_results
-from dra.allocator import AllocationError
-from dra.cel import MAX_STEPS, CelError, NotPreviewable
+from dra.allocator import AllocationError, TooManyDevices
+from dra.allocator.capacity import CapacityAmount, share
+from dra.cel import MAX_STEPS, CelError, NotPreviewable, compile_selector
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.match.funnel import (
     ConditionDifference,
@@ -28,12 +30,14 @@ from dra.match.funnel import (
     StepKind,
     condition,
     funnel,
+    in_words,
     selector_conditions,
 )
-from dra.match.node_fit import fit, required_devices, snapshot_nodes
+from dra.match.node_fit import UnusablePool, fit, required_devices, snapshot_nodes
 from dra.nodes import name_of_node
 from dra.objects import MAX_RESULTS, DeviceRequest, Json, constraints, device_requests
 from dra.pools import PoolDevice
+from dra.quantity import QuantityError
 from dra.taints import Taint, untolerated
 
 __all__ = [
@@ -119,7 +123,7 @@ def _counted(
         nodes=tuple(fit_result.node_names(SHOWN)),
         together=together,
     )
-    reason, problem = _problem(snapshot, funnels, counted, claims)
+    reason, problem = _problem(snapshot, funnels, counted, claims, fit_result.refusal)
     if fit_result.gave_up:
         enough = fit_result.claims >= claims
         counted = replace(counted, nodes_that_fit=None, claims_that_fit=fit_result.claims if enough else None)
@@ -147,7 +151,11 @@ def _together(spec: Json, funnels: Sequence[Funnel]) -> NodeRequirement:
 
 
 def _problem(
-    snapshot: ClusterSnapshot, funnels: Sequence[Funnel], counted: Preview, claims: int
+    snapshot: ClusterSnapshot,
+    funnels: Sequence[Funnel],
+    counted: Preview,
+    claims: int,
+    refusal: AllocationError | None,
 ) -> tuple[NoFitReason, str]:
     """Return the first reason why the claims do not fit, in the order of the funnel."""
     needed = sum(required_devices(funnels).values())
@@ -164,24 +172,126 @@ def _problem(
                 "The scheduler rejects a pod when it evaluates such a device on any node. "
                 "It does not evaluate held devices, nor more devices than it needs."
             )
+    if refusal is not None:
+        return _refused(refusal)
     if counted.claims_that_fit is not None and counted.claims_that_fit >= claims:
         return NoFitReason.NONE, ""
+    if shortage := _shortage(snapshot, funnels, claims):
+        return shortage
+    if counted.nodes_that_fit:
+        nodes = _counted_as(counted.nodes_that_fit, "node")
+        problem = f"{counted.claims_that_fit} of {_counted_as(claims, 'claim')} fit now, on {nodes}."
+        return NoFitReason.NO_NODE, problem
+    for request_funnel in funnels:
+        if problem := _too_large_share(snapshot, request_funnel):
+            return NoFitReason.CAPACITY, problem
+    problem = _no_node(snapshot, funnels, counted) + _unusable_pool_text(snapshot, funnels)
+    return NoFitReason.NO_NODE, problem
+
+
+def _shortage(
+    snapshot: ClusterSnapshot, funnels: Sequence[Funnel], claims: int
+) -> tuple[NoFitReason, str] | None:
+    """Return the first request for which too few devices are left, in the order of the funnel."""
     for reason, group, property_text in (
         (NoFitReason.NO_MATCH, "accepted", "match"),
         (NoFitReason.TAINTED, "open", "match and are not tainted"),
+        (NoFitReason.UNREACHABLE, "reachable", "match and can be used by a pod of a node"),
         (NoFitReason.TAKEN, "free", "match and are free"),
     ):
         for name, need, have in _shortages(funnels, group, claims):
-            return reason, f"Request {name} needs {_counted_as(need, 'device')}; {have} {property_text}."
-    return NoFitReason.NO_NODE, _no_node(counted, claims)
+            problem = f"Request {name} needs {_counted_as(need, 'device')}; {have} {property_text}."
+            if reason == NoFitReason.UNREACHABLE:
+                problem += f" {_why_unreachable(snapshot, funnels)}"
+            return reason, problem + _unusable_pool_text(snapshot, funnels)
+    return None
 
 
-def _no_node(counted: Preview, claims: int) -> str:
-    if not counted.nodes_that_fit:
-        free = "1 device is" if counted.free == 1 else f"{counted.free} devices are"
-        return f"{free} free, but no single node has enough for one claim."
-    nodes = _counted_as(counted.nodes_that_fit, "node")
-    return f"{counted.claims_that_fit} of {_counted_as(claims, 'claim')} fit now, on {nodes}."
+def _refused(refusal: AllocationError) -> tuple[NoFitReason, str]:
+    if isinstance(refusal, TooManyDevices):
+        return NoFitReason.TOO_MANY, refusal.message
+    if isinstance(refusal, UnusablePool):
+        return NoFitReason.POOL, (
+            "The claim requests all devices of a node. Kubernetes refuses that on every node while any node "
+            f"has a pool that it cannot use. {refusal.message}"
+        )
+    return NoFitReason.REFUSED, f"{refusal.message} The scheduler rejects the pod on every node."
+
+
+def _unusable_pool_text(snapshot: ClusterSnapshot, funnels: Sequence[Funnel]) -> str:
+    """Return what is wrong with the first pool whose devices would match, " " before it; "" if none is."""
+    for pool in snapshot.pools:
+        if pool.usable:
+            continue
+        for one in funnels:
+            expressions = [*snapshot.class_expressions(one.request.class_name), *one.request.expressions]
+            with suppress(CelError):
+                selectors = [compile_selector(text, snapshot.features) for text in expressions]
+                if any(all(one.matches(device) for one in selectors) for device in pool.devices[:SHOWN]):
+                    return f" {pool.problem} Kubernetes allocates none of its devices until that is fixed."
+    return ""
+
+
+def _why_unreachable(snapshot: ClusterSnapshot, funnels: Sequence[Funnel]) -> str:
+    lost = reduce(or_, (one.open ^ one.reachable for one in funnels))
+    index = next(iter(selector_results.mask_indices(lost, len(snapshot.devices))))
+    device = snapshot.devices[index]
+    return f"Device {device.name}: {unreachable_text(snapshot, device)}."
+
+
+def unreachable_text(snapshot: ClusterSnapshot, device: PoolDevice) -> str:
+    """Return why no pod can get the device, even if it is free, as a clause."""
+    if device.node_name and snapshot.nodes and device.node_name not in snapshot.node_by_name:
+        return f"its node {device.node_name} is not in the cluster"
+    return "the cluster ignores it because a feature gate that it needs is off"
+
+
+def _too_large_share(snapshot: ClusterSnapshot, request_funnel: Funnel) -> str:
+    """
+    Return what is left of the device with the most capacity left, if every free device has less than the
+    request takes of one; else "".
+    """
+    request = request_funnel.request
+    if not request.capacity or request_funnel.errors:
+        return ""
+    fractional = snapshot.features.fractional_capacity_range
+    most: tuple[int, str] = (-1, "")
+    free = selector_results.mask_indices(request_funnel.free, len(snapshot.devices))
+    alike = {snapshot.remaining_capacity[index]: snapshot.devices[index] for index in reversed([*free])}
+    for device in reversed(alike.values()):
+        consumed = snapshot.held.consumed.get(device.key, {})
+        try:
+            if share(device, request.capacity, consumed, fractional=fractional) is not None:
+                return ""
+            needed = share(device, request.capacity, {}, fractional=fractional) or {}
+            for name, requested in request.capacity.items():
+                raw = (device.raw.get("capacity") or {}).get(name)
+                if raw is None:
+                    continue
+                total = CapacityAmount.read(raw.get("value", "0")).quantity
+                left = total - consumed[name] if name in consumed else total
+                need = needed[name].quantity if name in needed else CapacityAmount.read(requested).quantity
+                if left < need and left.nano > most[0]:
+                    amounts = f"{in_words(left)} of {in_words(total)}"
+                    which = "" if name == "memory" else f" {name}"
+                    sentence = (
+                        f"{amounts}{which} are left on {device.name}; this claim needs {in_words(need)}."
+                    )
+                    most = left.nano, sentence
+        except (AllocationError, QuantityError):
+            return ""
+    return most[1]
+
+
+def _no_node(snapshot: ClusterSnapshot, funnels: Sequence[Funnel], counted: Preview) -> str:
+    free = "1 device is" if counted.free == 1 else f"{counted.free} devices are"
+    if any(one.request.all for one in funnels):
+        return f"{free} free, but the claim requests all devices of a node, and no node has all of them free."
+    together, mask = counted.together, reduce(or_, (one.free for one in funnels))
+    on_one_node = max(snapshot.node_runs.counts(mask), default=0)
+    if together and (together.same or together.distinct) and on_one_node >= together.devices:
+        return f"{free} free, but no single node has {together.words}."
+    return f"{free} free, but no single node has enough for one claim."
 
 
 def _counted_as(number: int, thing: str) -> str:
@@ -214,6 +324,7 @@ class DropCause(StrEnum):
     SELECTOR = "selector"
     ERROR = "error"  # a selector failed, with which the scheduler rejects the pod
     TAINT = "taint"
+    UNREACHABLE = "unreachable"  # its node is gone, or a feature that it needs is off
     HELD = "held"
     USED_UP = "used-up"  # a shared device, or shared counters
     NODE = "node"
@@ -225,8 +336,8 @@ class Drop:
     A dropped device, and the first reason.
 
     `condition` is the false condition of the class or selector, `difference` the published value beside it;
-    `message` is the evaluation error; `holder` is "namespace/name" of a claim, which not every user may see.
-    `free_beside` counts the matching devices that are free on its node.
+    `message` is the evaluation error, or why no node can get it; `holder` is "namespace/name" of a claim,
+    which not every user may see. `free_beside` counts the matching devices that are free on its node.
     """
 
     place: int
@@ -250,6 +361,8 @@ class Drop:
                 return f"could not be evaluated: {self.message}"
             case DropCause.TAINT:
                 return f"tainted {taint_text(self.taint)}, not tolerated" if self.taint else "tainted"
+            case DropCause.UNREACHABLE:
+                return self.message
             case DropCause.HELD:
                 return "held by a claim"
             case DropCause.USED_UP:
@@ -294,6 +407,8 @@ def explain_drop(snapshot: ClusterSnapshot, request: DeviceRequest, index: int) 
             return Drop(index, device, cause, false_condition, difference=false_condition.against(device))
     if taint := untolerated(request.tolerations, snapshot.taints[index]):
         return Drop(index, device, DropCause.TAINT, taint=taint)
+    if not snapshot.reachable >> 8 * index & 1:
+        return Drop(index, device, DropCause.UNREACHABLE, message=unreachable_text(snapshot, device))
     if request.admin or snapshot.can_take(device):
         return None
     cause = DropCause.HELD if device.key in snapshot.held.holders else DropCause.USED_UP

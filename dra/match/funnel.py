@@ -157,7 +157,11 @@ class NoFitReason(StrEnum):
     SELECTOR_FAILS = "selector-fails"
     NO_MATCH = "no-match"
     TAINTED = "tainted"
+    UNREACHABLE = "unreachable"
     TAKEN = "taken"
+    CAPACITY = "capacity"
+    POOL = "pool-incomplete"
+    REFUSED = "refused"
     NO_NODE = "no-node"
     TOO_LONG = "search-too-long"
 
@@ -169,6 +173,7 @@ class StepKind(StrEnum):
     IN_CLASS = "class"
     SELECTOR = "selector"
     UNTAINTED = "untainted"
+    REACHABLE = "reachable"
     FREE = "free"
     NODES = "nodes"
 
@@ -239,13 +244,14 @@ class Funnel:
     """
     The devices that pass. `errors` has the evaluation error of each device on which a selector fails.
 
-    `accepted` pass class and selectors, `open` also taints, and `free` can be allocated now. `lost` are the
-    devices that each of `steps` drops.
+    `accepted` pass class and selectors, `open` also taints, `reachable` are those of them that a node can
+    get, and `free` can be allocated now. `lost` are the devices that each of `steps` drops.
     """
 
     request: DeviceRequest
     accepted: DeviceMask = 0
     open: DeviceMask = 0
+    reachable: DeviceMask = 0
     free: DeviceMask = 0
     errors: dict[int, CelError] = field(default_factory=dict)
     steps: list[FunnelStep] = field(default_factory=list)
@@ -271,9 +277,12 @@ def funnel(snapshot: ClusterSnapshot, request: DeviceRequest) -> Funnel:
     result.accepted = left
     result.open = left & snapshot.untainted(request.tolerations)
     _step(result, "without untolerated taints", left, result.open, StepKind.UNTAINTED)
+    result.reachable = result.open & snapshot.reachable
+    if result.reachable != result.open:
+        _step(result, "that a node can get", result.open, result.reachable, StepKind.REACHABLE)
     # Admin access can use held devices.
-    result.free = result.open if request.admin else result.open & snapshot.available
-    _step(result, "free now", result.open, result.free, StepKind.FREE)
+    result.free = result.reachable if request.admin else result.reachable & snapshot.available
+    _step(result, "free now", result.reachable, result.free, StepKind.FREE)
     return result
 
 

@@ -11,18 +11,20 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import compress, islice
 from operator import or_
 
-from dra.allocator import AllocationError, SearchGivenUp, allocate
+from dra.allocator import AllocationError, NodeFailed, SearchGivenUp, allocate
 from dra.allocator.capacity import share
 from dra.allocator.plan import claim_constraints
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.device_index import MISSING
 from dra.match.funnel import Funnel
 from dra.node_pools import NodeRuns
+from dra.nodes import SelectorError, name_of_node
 from dra.objects import Json
 from dra.pools import PoolDevice
 from dra.quantity import ZERO, Quantity
@@ -49,14 +51,16 @@ class DeviceOption:
     def plain(self) -> bool:
         """Whether counting devices is enough: an exact count, and no errors."""
         request = self.funnel.request
-        return not (request.all or request.admin or self.funnel.errors or not self.certain)
+        exact = request.raw.get("allocationMode") in (None, "", "ExactCount")
+        return exact and self.certain and not (request.admin or request.derived or self.funnel.errors)
 
 
 def device_option(snapshot: ClusterSnapshot, funnel: Funnel, max_count: int) -> DeviceOption:
     """Return the devices that the request can get; shares are counted up to `max_count`."""
     request, device_index = funnel.request, snapshot.device_index
     if request.admin or not (request.capacity or device_index.shareable & funnel.free):
-        return DeviceOption(funnel, funnel.free)
+        refused = request.raw.get("capacity") is not None and not snapshot.features.consumable_capacity
+        return DeviceOption(funnel, funnel.free, certain=not refused)
     if not snapshot.features.consumable_capacity:
         return DeviceOption(funnel, funnel.free, certain=False)
     length, remaining_capacity = len(snapshot.devices), snapshot.remaining_capacity
@@ -205,12 +209,17 @@ type Runs = Sequence[range]
 
 @dataclass(frozen=True, slots=True)
 class FitResult:
-    """The nodes that fit one claim, one flag per node, and how many of the requested claims fit at once."""
+    """
+    The nodes that fit one claim, one flag per node, and how many of the requested claims fit at once.
+
+    `refusal` is what the search on one node fails with: the scheduler then rejects the pod on all nodes.
+    """
 
     node_runs: NodeRuns
     flags: bytes
     claims: int
     gave_up: bool = False
+    refusal: AllocationError | None = None
 
     @property
     def node_count(self) -> int:
@@ -237,7 +246,7 @@ def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims
         if fits[pattern]:
             node_classes[counting.node_class] += times
     # Devices that multiple nodes reach must not be counted twice.
-    if snapshot.device_index.has_multi_node_devices:
+    if snapshot.device_index.has_multi_node_devices or snapshot.device_index.twins:
         fitting = max((counting.times(node_class) for node_class in node_classes), default=0)
     elif node_classes and node_classes.total() >= claims:
         fitting = claims
@@ -247,7 +256,9 @@ def fit(snapshot: ClusterSnapshot, spec: Json, funnels: Sequence[Funnel], claims
         flags = patterns.translate(bytes(fits.get(number, False) for number in range(256)))
     else:
         flags = bytes(map(fits.__getitem__, patterns))
-    return FitResult(snapshot.node_runs, flags, min(fitting, claims), counting.gave_up)
+    if counting.refusal is not None:
+        flags, fitting = bytes(len(flags)), 0
+    return FitResult(snapshot.node_runs, flags, min(fitting, claims), counting.gave_up, counting.refusal)
 
 
 def _occurrences(patterns: Sequence[Hashable]) -> list[tuple[Hashable, int, int]]:
@@ -303,6 +314,7 @@ class _Counting:
         self.node_class: Hashable = None  # class of the last node
         self.searches = 0
         self.gave_up = False
+        self.refusal: AllocationError | None = _pool_refusal(snapshot) if has_mode_all else None
 
     @cached_property
     def node_classes(self) -> NodeClasses:
@@ -362,9 +374,28 @@ class _Counting:
             return allocate(self.snapshot, node, [self.claim] * claims) is not None
         except SearchGivenUp:
             self.gave_up = True
-        except AllocationError:
-            pass
+        except NodeFailed:
+            pass  # other nodes are tried
+        except AllocationError as refusal:
+            if claims == 1:
+                self.refusal = self.refusal or refusal
         return False
+
+
+class UnusablePool(AllocationError):
+    """Mode All is refused because a node sees a pool that is incomplete or invalid, of whatever driver."""
+
+
+def _pool_refusal(snapshot: ClusterSnapshot) -> UnusablePool | None:
+    unusable = [pool for pool in snapshot.pools if not pool.usable]
+    places = {pool_slice.node_name for pool in unusable for pool_slice in pool.all_slices}
+    for node, _ in snapshot.node_ranges if unusable else ():
+        if "" in places or name_of_node(node) in places:
+            with suppress(SelectorError):
+                pools = snapshot.device_index.node_pools.pools_on(node, snapshot.features)
+                if problem := next((pool.problem for pool in pools if pool.problem), ""):
+                    return UnusablePool(problem)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +418,7 @@ def _independent_request(
     if (
         len({option.funnel.request.request for option in options}) > 1
         or snapshot.device_index.has_multi_node_devices
+        or not snapshot.features.prioritized_list
     ):
         return None
     entangled = snapshot.device_index.counter_devices | snapshot.device_index.shareable

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from django.contrib.postgres.indexes import GinIndex
 from django.core.checks import CheckMessage
 from django.db import models
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, Exists, Expression, F, OuterRef, Q, Value, When
 from django.db.models.functions import Concat, Lower
 from django.utils import timezone
 
@@ -28,12 +28,23 @@ class StoredColumn(models.GeneratedField):
         return []
 
 
+class NodesAreMirrored(Expression):
+    """Whether the cluster of the device has nodes in the mirror. Built late: here no model is loaded."""
+
+    conditional = True
+
+    def resolve_expression(self, *args: Any, **options: Any) -> Any:
+        nodes = Node.objects.filter(cluster=OuterRef("cluster"), gone_at=None)
+        return Exists(nodes).resolve_expression(*args, **options)
+
+
+NODE_IS_GONE = Q(node=None) & ~Q(node_name="") & Q(NodesAreMirrored(output_field=models.BooleanField()))
 STATES: dict[DeviceState, Q] = {
     DeviceState.IN_USE: Q(held_by__isnull=False),
     DeviceState.UNHEALTHY: Q(condition="unhealthy"),
     DeviceState.INCOMPLETE: Q(pool_complete=False),
     DeviceState.TAINTED: Q(condition="tainted"),
-    DeviceState.NOT_READY: Q(node__ready=False),
+    DeviceState.NOT_READY: Q(node__ready=False) | NODE_IS_GONE,
     DeviceState.CORDONED: Q(node__unschedulable=True),
     DeviceState.BLOCKED: Q(blocked=True),
 }
@@ -107,6 +118,9 @@ class Device(models.Model):
     """
     A device, identified by (cluster, driver, pool, name).
 
+    Nodes that share the name of a pool may publish devices of equal names: each has its row, with the node in
+    its key. Kubernetes takes them for one device, so while one of them is held the others are `blocked`.
+
     `dra.devices.describe` reads `product`, `memory_bytes`, `uuid`, `partition` and `parent_uuid`; unknown is
     empty or null, never 0. `taints` joins those of the slice and of DeviceTaintRules, each with its `source`.
     `pool_complete` is False while slices of the newest generation are missing: Kubernetes then allocates none
@@ -139,7 +153,7 @@ class Device(models.Model):
     taints = models.JSONField(default=list)
     condition = models.CharField(max_length=9, choices=Condition, default=Condition.GOOD)
     shareable = models.BooleanField(default=False)
-    blocked = models.BooleanField(default=False)  # other partitions use what it needs of its GPU
+    blocked = models.BooleanField(default=False)  # other partitions use what it needs; see above
     pool_complete = models.BooleanField(default=True)
     classes = models.JSONField(default=list)  # names of DeviceClasses whose selectors it meets
     held_by = models.ForeignKey("inventory.ResourceClaim", models.SET_NULL, null=True, related_name="devices")
@@ -164,7 +178,9 @@ class Device(models.Model):
     class Meta:
         ordering = ("node_name", "name")
         constraints = (
-            models.UniqueConstraint(fields=["cluster", "driver", "pool", "name"], name="device_once"),
+            models.UniqueConstraint(
+                fields=["cluster", "driver", "pool", "name", "node_name"], name="device_once"
+            ),
         )
         indexes = (
             models.Index(

@@ -6,6 +6,7 @@ to store. A node loses its list of images, which is most of its bytes, and the t
 that request devices by number, as extended resources, are mirrored too.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
@@ -38,19 +39,24 @@ def is_extended(name: str) -> bool:
 
 def requested_resources(spec: dict[str, Any]) -> dict[str, int]:
     """
-    Return how many of each extended resource a pod uses while it runs, from its spec.
+    Return how many of each extended resource a pod uses, from its spec, as the scheduler counts them.
 
-    The numbers of containers add up; init containers run before them, so only the largest one counts beside
-    them. The API server refuses a quantity that is no whole number; it is left out here.
+    The numbers of containers and of sidecars (init containers that are restarted always) add up. An init
+    container runs before the containers and beside the sidecars started earlier: the largest such moment
+    counts if it is larger (`k8s.io/component-helpers/resource`). The API server refuses a quantity that is no
+    whole number; it is left out here.
     """
-    total: dict[str, int] = {}
-    for container in spec.get("containers") or ():
-        for name, count in _of(container).items():
-            total[name] = total.get(name, 0) + count
+    at_start: Counter[str] = Counter()
+    sidecars: Counter[str] = Counter()
     for container in spec.get("initContainers") or ():
-        for name, count in _of(container).items():
-            total[name] = max(total.get(name, 0), count)
-    return total
+        wanted = Counter(_of(container))
+        if container.get("restartPolicy") == "Always":
+            sidecars += wanted
+            at_start |= sidecars
+        else:
+            at_start |= sidecars + wanted
+    running = sum(map(Counter, map(_of, spec.get("containers") or ())), sidecars)
+    return dict(running | at_start)
 
 
 def _of(container: dict[str, Any]) -> dict[str, int]:
@@ -62,6 +68,7 @@ def _of(container: dict[str, Any]) -> dict[str, int]:
 
 
 NOISE = "kubectl.kubernetes.io/last-applied-configuration"
+CONTAINER = ("name", "image", "resources", "restartPolicy")  # of an init container: Always for a sidecar
 POD_STATUS = (
     "phase",
     "reason",
@@ -130,7 +137,7 @@ def _pod_spec(spec: Manifest) -> Manifest:
     trimmed = _only(spec, ("nodeName", "resourceClaims", "schedulerName", "priority"))
     for group in ("initContainers", "containers"):
         if spec.get(group):
-            trimmed[group] = [_only(container, ("name", "image", "resources")) for container in spec[group]]
+            trimmed[group] = [_only(container, CONTAINER) for container in spec[group]]
     return trimmed
 
 

@@ -15,12 +15,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.contrib.postgres.aggregates import BoolOr
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Count, Q
 
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.node_pools import PoolKey
-from dra.pools import DeviceKey, gather_pools
+from dra.pools import DeviceKey, Pool, gather_pools
 from inventory.models import (
     Device,
     DeviceClass,
@@ -42,11 +43,15 @@ from inventory.sync.session import Lease, go_on
 
 
 def refresh_blocked(write: Write, keys: Iterable[PoolKey]) -> None:
-    """Update `blocked` in those of these pools whose devices consume counters."""
+    """Update `blocked` in those of these pools whose devices consume counters, or have equal names."""
     keys = set(keys)
     names = {pool for _, pool in keys}
     devices = Device.objects.present().filter(~Q(counters=[]), cluster=write.cluster_id, pool__in=names)
-    counting = keys & set(devices.order_by().values_list("driver", "pool").distinct())
+    counting = set(devices.order_by().values_list("driver", "pool").distinct())
+    present = Device.objects.present().filter(cluster=write.cluster_id, pool__in=names).order_by()
+    by_name = present.values("driver", "pool", "name").annotate(rows=Count("pk"), was=BoolOr("blocked"))
+    counting |= set(by_name.filter(Q(rows__gt=1) | Q(was=True)).values_list("driver", "pool"))
+    counting &= keys
     if not counting:
         return
     here = {"cluster": write.cluster_id, "pool__in": {pool for _, pool in counting}, "gone_at": None}
@@ -73,7 +78,8 @@ def _changes(
     write: Write, key: PoolKey, snapshot: ClusterSnapshot, unheld: Iterable[tuple[UUID, str, bool]]
 ) -> list[dict[str, Any]]:
     free = {device.name for device in snapshot.free}
-    taking = {device.name for device in snapshot.devices if device.counters}
+    twins = snapshot.device_index.twins
+    taking = {device.name for device in snapshot.devices if device.counters or device.key in twins}
     changes = []
     for pk, name, was in unheld:
         blocked = name in taking and name not in free
@@ -90,9 +96,10 @@ def held_devices(claim: ResourceClaim) -> set[DeviceKey]:
 
 # Two queries, each with its index: by holder, and by name.
 DEVICES_OF_CLAIMS = """
-SELECT id, driver, pool, name, held_by_id, shareable FROM inventory_device WHERE held_by_id = ANY(%s)
+SELECT id, driver, pool, name, node_name, held_by_id, shareable FROM inventory_device
+WHERE held_by_id = ANY(%s)
 UNION
-SELECT d.id, d.driver, d.pool, d.name, d.held_by_id, d.shareable
+SELECT d.id, d.driver, d.pool, d.name, d.node_name, d.held_by_id, d.shareable
 FROM unnest(%s::text[], %s::text[], %s::text[]) AS taken (driver, pool, name)
 JOIN inventory_device d ON d.cluster_id = %s AND d.driver = taken.driver AND d.pool = taken.pool
   AND d.name = taken.name
@@ -120,13 +127,18 @@ def follow_claims(write: Write, claims: Sequence[ResourceClaim]) -> set[PoolKey]
         cursor.execute(DEVICES_OF_CLAIMS, [list(held), *columns, write.cluster_id])
         devices = cursor.fetchall()
     orphans, moved = [], []
-    for pk, driver, pool, name, holder, shareable in devices:
+    nodes = {claim.pk: _node_of(claim) for claim in claims}
+    for pk, driver, pool, name, node_name, holder, shareable in devices:
         key = (driver, pool, name)
-        keeps = holder is not None and (holder not in held or key in held[holder])
-        if keeps and (shareable or key not in owners or owners[key] == holder):
+        owner = owners.get(key)
+        if owner is not None and node_name and nodes[owner] not in ("", node_name):
+            owner = None  # it holds the device of this name on another node
+        is_there = holder not in nodes or not node_name or nodes[holder] in ("", node_name)
+        keeps = holder is not None and is_there and (holder not in held or key in held[holder])
+        if keeps and (shareable or owner in (None, holder)):
             continue
-        if key in owners:
-            moved.append(Moved(pk, key, owners[key]))
+        if owner is not None:
+            moved.append(Moved(pk, key, owner))
         elif holder in held:
             moved.append(Moved(pk, key, None))
             if shareable:
@@ -152,10 +164,19 @@ def find_holders(write: Write, keys: Iterable[DeviceKey] | None = None) -> None:
     _save(write, moved)
 
 
+def _node_of(claim: ResourceClaim) -> str:
+    """Return the node that an allocation is bound to by name, "" without one."""
+    match (claim.raw.get("status") or {}).get("allocation"):
+        case {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"values": [str(name)]}]}]}}:
+            return name
+    return ""
+
+
 # The database reads the allocations: sent to Python, thousands of them would take seconds.
 HOLDERS = """
 SELECT DISTINCT ON (1, 2, 3)
-  result->>'driver' AS driver, result->>'pool' AS pool, result->>'device' AS name, claim.id AS holder
+  result->>'driver' AS driver, result->>'pool' AS pool, result->>'device' AS name, claim.id AS holder,
+  claim.raw #>> '{status,allocation,nodeSelector,nodeSelectorTerms,0,matchFields,0,values,0}' AS node
 FROM inventory_resourceclaim claim
 CROSS JOIN LATERAL (SELECT claim.raw #> '{status,allocation,devices,results}' AS results OFFSET 0) allocation
 CROSS JOIN LATERAL jsonb_array_elements(
@@ -167,7 +188,8 @@ ORDER BY 1, 2, 3, claim.id
 MOVED_DEVICES = f"""
 WITH holders AS MATERIALIZED ({HOLDERS})
 SELECT d.id, d.driver, d.pool, d.name, holders.holder
-FROM inventory_device d LEFT JOIN holders USING (driver, pool, name)
+FROM inventory_device d LEFT JOIN holders ON holders.driver = d.driver AND holders.pool = d.pool
+  AND holders.name = d.name AND (holders.node IS NULL OR d.node_name IN ('', holders.node))
 WHERE d.cluster_id = %s AND d.gone_at IS NULL AND d.held_by_id IS DISTINCT FROM holders.holder
 """  # noqa: S608, made of constants
 
@@ -176,7 +198,7 @@ def holders_of_devices(write: Write) -> dict[DeviceKey, int]:
     """Return the claim that holds each device; for shared devices the oldest row."""
     with connection.cursor() as cursor:
         cursor.execute(HOLDERS, [write.cluster_id])
-        return {(driver, pool, name): holder for driver, pool, name, holder in cursor}
+        return {(driver, pool, name): holder for driver, pool, name, holder, _node in cursor}
 
 
 def _taken(allocation: dict[str, Any]) -> set[DeviceKey]:
@@ -239,11 +261,15 @@ class PageJoin:
         if self._holders is None:
             self._holders = holders_of_devices(write)
         slices = {row.name: published(row) for row in rows}
-        pools = {
-            (pool.driver, pool.name): pool for pool in gather_pools([row.raw for row in slices.values()])
-        }
+        pools: dict[PoolKey, list[Pool]] = defaultdict(list)  # several parts if nodes share the name
+        for pool in gather_pools([row.raw for row in slices.values()]):
+            pools[pool.driver, pool.name].append(pool)
         self.joined -= pools.keys()  # they span pages
-        complete = {key: pool for key, pool in pools.items() if pool.usable and key not in self._begun}
+        complete = {
+            key: parts[0]
+            for key, parts in pools.items()
+            if len(parts) == 1 and parts[0].usable and key not in self._begun
+        }
         self._begun |= pools.keys()
         self.joined |= complete.keys()
         join_pools(write, complete, complete.values(), slices, first=True, holders=self._holders)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -27,18 +27,18 @@ from core.models import uuid7
 from dra.cel import CelError, Selector, Work, compile_selector
 from dra.devices import describe
 from dra.node_pools import PoolKey
-from dra.objects import expressions
+from dra.objects import Json, expressions
 from dra.pools import DeviceKey, Pool, PoolDevice, gather_pools
-from dra.taints import Taint, rule_taints
+from dra.taints import Taint, effective_rules, rule_taints
 from inventory.device_search import store_texts
-from inventory.models import Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
+from inventory.models import Cluster, Device, DeviceClass, DeviceTaintRule, Node, ResourceSlice
 from inventory.sync.rows import Change, Write, insert_rows, update_rows
 
 # Taint keys of drivers for a broken device (NVIDIA's xid and gpu-lost, Intel's HealthIssues-*).
 BROKEN = re.compile(r"(^|[/-])(xid|gpu-lost)$|health", re.IGNORECASE)
 
 
-def device_values(device: PoolDevice, rules: Sequence[Manifest]) -> dict[str, Any]:
+def device_values(device: PoolDevice, rules: Sequence[Json]) -> dict[str, Any]:
     raw = device.raw
     about = describe(device.driver, raw)
     ruled = rule_taints(device, rules)
@@ -142,6 +142,8 @@ def _compiled(texts: Iterable[str]) -> list[Selector] | None:
 
 
 type Row = dict[str, Any]  # of a device, by column
+# Nodes can share the name of a pool and of a device in it: driver, pool, name, node.
+type RowKey = tuple[str, str, str, str]
 
 COLUMNS = (
     "slice_id", "node_id", "node_name", "product", "kind", "partition", "uuid", "parent_uuid", "memory_bytes",
@@ -211,21 +213,25 @@ def join_pools(
     holders: Mapping[DeviceKey, int],
 ) -> list[DeviceKey]:
     """Bring the devices of `keys` up to date with these pools and their slices, by name (`refresh_pools`)."""
-    known: dict[DeviceKey, Row] = {}
+    known: dict[RowKey, Row] = {}
     in_pools = Device.objects.filter(cluster=write.cluster_id, pool__in={pool for _, pool in keys})
     for device in in_pools.order_by().values(*KNOWN, **TEXTS):
         if (device["driver"], device["pool"]) in keys:
             for text in TEXTS:
                 name, _, _ = text.partition("_text")
                 device[name] = _decoded(device.pop(text))
-            known[device["driver"], device["pool"], device["name"]] = device
+            known[device["driver"], device["pool"], device["name"], device["node_name"]] = device
     around = _Surroundings(write, slices)
-    wanted: dict[DeviceKey, Row] = {}
-    incomplete: set[PoolKey] = set()
+    wanted: dict[RowKey, Row] = {}
+    pools = list(pools)
+    parts = Counter((pool.driver, pool.name) for pool in pools)
+    incomplete: set[tuple[str, str, str | None]] = set()  # with a node if it is a part, else with None
     for pool in pools:
         wanted |= around.devices_in(pool)
         if not pool.usable:
-            incomplete.add((pool.driver, pool.name))
+            key = (pool.driver, pool.name)
+            incomplete.add((*key, pool.node_name if parts[key] > 1 else None))
+    _follow_moves(known, wanted)
     _keep_last(known, wanted, incomplete)
     added = _save(write, known, wanted, holders, first=first)
     _close(write, {key: row for key, row in known.items() if key not in wanted and row["gone_at"] is None})
@@ -233,7 +239,17 @@ def join_pools(
     return added
 
 
-def _slices_with_other_words(known: Mapping[DeviceKey, Row], wanted: Mapping[DeviceKey, Row]) -> set[int]:
+def _follow_moves(known: dict[RowKey, Row], wanted: Mapping[RowKey, Row]) -> None:
+    """Give a device that is on another node now the row that it had, rather one that is not gone."""
+    left = {
+        key[:3]: key for key in sorted(known, key=lambda key: not known[key]["gone_at"]) if key not in wanted
+    }
+    for key in wanted.keys() - known.keys():
+        if before := left.pop(key[:3], None):
+            known[key] = known.pop(before)
+
+
+def _slices_with_other_words(known: Mapping[RowKey, Row], wanted: Mapping[RowKey, Row]) -> set[int]:
     """Return the slices that got or lost a device, or of which a device has other words."""
     slices = set()
     for key in known.keys() | wanted.keys():
@@ -271,15 +287,18 @@ class _Surroundings:
     def __init__(self, write: Write, slices: Mapping[str, PublishedSlice]) -> None:
         here = {"cluster": write.cluster_id, "gone_at": None}
         self.slices = slices
-        self.rules: list[Manifest] = list(
+        self.rules: Sequence[Json] = list(
             DeviceTaintRule.objects.filter(**here).values_list("raw", flat=True)
         )
+        if self.rules:
+            version = Cluster.objects.values_list("version", flat=True).get(pk=write.cluster_id)
+            self.rules = effective_rules(self.rules, version)
         self.work: defaultdict[str, Work] = defaultdict(Work)
         self.classes = class_book(DeviceClass.objects.filter(**here))
         nodes = Node.objects.filter(**here, name__in={row.node_name for row in slices.values()} - {""})
         self.nodes: dict[str, int] = dict(nodes.values_list("name", "pk"))
 
-    def devices_in(self, pool: Pool) -> dict[DeviceKey, Row]:
+    def devices_in(self, pool: Pool) -> dict[RowKey, Row]:
         rows = {}
         for device, classes in zip(pool.devices, self.classes.of(pool.devices, self.work), strict=True):
             values = device_values(device, self.rules)
@@ -290,21 +309,25 @@ class _Surroundings:
                 "pool_complete": pool.usable,
                 "classes": classes,
             }
-            rows[device.driver, device.pool, device.name] = values
+            rows[*device.key, node_name] = values
         return rows
 
 
-def _keep_last(known: dict[DeviceKey, Row], wanted: dict[DeviceKey, Row], incomplete: set[PoolKey]) -> None:
+def _keep_last(
+    known: dict[RowKey, Row], wanted: dict[RowKey, Row], incomplete: set[tuple[str, str, str | None]]
+) -> None:
     """Only mark an incomplete pool as such: its devices stay as they were."""
     for key, row in known.items():
-        if key[:2] in incomplete and row["gone_at"] is None:
+        driver, pool, _, node = key
+        is_incomplete = not incomplete.isdisjoint(((driver, pool, None), (driver, pool, node)))
+        if is_incomplete and row["gone_at"] is None:
             wanted[key] = {name: row[name] for name in COLUMNS} | {"pool_complete": False}
 
 
 def _save(
     write: Write,
-    stored: dict[DeviceKey, Row],
-    derived: dict[DeviceKey, Row],
+    stored: dict[RowKey, Row],
+    derived: dict[RowKey, Row],
     holders: Mapping[DeviceKey, int],
     *,
     first: bool,
@@ -316,13 +339,13 @@ def _save(
         changes = _changes(before, values) if before and before["gone_at"] is None else None
         if changes == {}:
             continue
-        full = "/".join(key)
+        full = "/".join(key[:3])
         write.touch("Device", full)
         if before is None or changes is None:
-            added.append(key)
+            added.append(key[:3])
             seen = {"appeared_at": write.at, "changed_at": write.at, "gone_at": None}
             if before is None:
-                new.append(_new_row(write, key, values | seen | {"held_by_id": holders.get(key)}))
+                new.append(_new_row(write, key, values | seen | {"held_by_id": holders.get(key[:3])}))
             else:  # whoever held it, and whether it is blocked, is looked up
                 again.append({"id": before["pk"], **values, **seen})
             if not first:
@@ -342,8 +365,8 @@ def _save(
     return added
 
 
-def _new_row(write: Write, key: DeviceKey, values: Row) -> Row:
-    driver, pool, name = key
+def _new_row(write: Write, key: RowKey, values: Row) -> Row:
+    driver, pool, name, _ = key
     own = {"id": str(uuid7()), "cluster_id": write.cluster, "driver": driver, "pool": pool, "name": name}
     return values | own | {"blocked": False}
 
@@ -359,13 +382,13 @@ def _changes(before: Row, values: Row) -> dict[str, list[Any]]:
     return changes
 
 
-def _close(write: Write, devices: Mapping[DeviceKey, Row]) -> None:
+def _close(write: Write, devices: Mapping[RowKey, Row]) -> None:
     if not devices:
         return
     gone = Device.objects.filter(pk__in=[row["pk"] for row in devices.values()])
     gone.update(gone_at=write.now, changed_at=write.now, held_by=None)
     for key, row in devices.items():
-        name = "/".join(key)
+        name = "/".join(key[:3])
         write.touch("Device", name)
         write.remember("Device", name, Change.GONE, uid=row["uuid"])
 
@@ -375,9 +398,7 @@ def pools_meant(write: Write, rules: Iterable[DeviceTaintRule]) -> list[PoolKey]
     wanted = Q(pk__in=[])
     for rule in rules:
         wanted |= Q(taints__contains=[{"source": rule.name}])
-        selector = (rule.raw.get("spec") or {}).get("deviceSelector")
-        if selector is None:
-            continue
+        selector = (rule.raw.get("spec") or {}).get("deviceSelector") or {}
         parts = {name: selector[name] for name in ("driver", "pool") if selector.get(name)}
         if not parts:
             return pool_keys(write)

@@ -1,11 +1,15 @@
 """Pools: only the newest complete generation counts, and a contradiction makes all of it unusable."""
 
+from contextlib import suppress
+
 import pytest
 
+from dra.allocator import NodeFailed
+from dra.match import preview
 from dra.pools import PoolDevice, gather_pools
 from dra.quantity import Quantity
 from dra.taints import Taint
-from tests.dra.clusters import gpu, resource_slice
+from tests.dra.clusters import exactly, given, gpu, holds, node, resource_slice, snapshot, spec
 
 
 def test_only_the_newest_generation_counts():
@@ -143,28 +147,105 @@ def test_a_device_is_read_with_all_that_its_slice_says():
     assert (pool.problem, pool.expected, pool.generation, pool.slices) == ("", 1, 1, [slice_])
 
 
+def shared(node, *devices, count=1, generation=1, **spec):
+    name = f"{node}-{generation}"
+    return resource_slice(
+        node, [*devices], pool="gpus", slices=count, generation=generation, name=name, **spec
+    )
+
+
+A, B = node("a"), node("b")
+# what the nodes publish → the devices that each node's pods get, and problems of parts of the pool
+VIEWS = {
+    "each says one": ([shared("a", gpu(0)), shared("b", gpu(1))], ["gpu-0"], ["gpu-1"], []),
+    "equal names": ([shared("a", gpu(0)), shared("b", gpu(0))], ["gpu-0"], ["gpu-0"], []),
+    "one of both renewed": (
+        [shared("a", gpu(0)), shared("b", gpu(1), generation=2)], ["gpu-0"], ["gpu-1"], []
+    ),
+    "both of one pool": (
+        [shared("a", gpu(0), count=2), shared("b", gpu(1), count=2)], ["gpu-0"], ["gpu-1"], []
+    ),
+    "equal names in one pool": (
+        [shared("a", gpu(0), count=2), shared("b", gpu(0), count=2)], ["gpu-0"], ["gpu-0"], []
+    ),
+    "a third is missing": (
+        [shared("a", gpu(0), count=3), shared("b", gpu(1), count=3)], [], [], ["incomplete: 2 of 3"] * 2
+    ),
+    "one is missing on one node": (
+        [shared("a", gpu(0)), shared("b", gpu(1), count=3)], ["gpu-0"], [], ["incomplete: 2 of 3"]
+    ),
+    "a new generation on one node only": (
+        [shared("a", gpu(0), count=2), shared("b", gpu(1), count=2, generation=2)],
+        [], [], ["out of date: generation 2 replaces 1", "incomplete: 1 of 2"],
+    ),
+    "with a slice for all nodes": (
+        [
+            *(shared(name, gpu(number), count=2) for number, name in enumerate("ab")),
+            shared("all", gpu(2), count=2, allNodes=True),
+        ],
+        ["gpu-0", "gpu-2"], ["gpu-1", "gpu-2"], [],
+    ),
+    "a twice": ([shared("a", gpu(0), gpu(0)), shared("b", gpu(1))], [], ["gpu-1"], ["gpu-0 more than once"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", VIEWS)
+def test_a_pool_whose_name_nodes_share_is_what_each_node_sees(case):
+    slices, on_a, on_b, problems = VIEWS[case]
+    seen = snapshot(slices, nodes=[A, B])
+    told = [pool.problem for pool in seen.pools if not pool.usable]
+    assert len(told) == len(problems)
+    assert all(problem in text for problem, text in zip(problems, told, strict=True))
+    for one, names in ((A, on_a), (B, on_b)):
+        assert sorted(seen.devices[index].name for index in seen.indices_on(one)) == names
+        for count in (1, 2, 3):
+            with suppress(NodeFailed):
+                assert (given(seen, spec(exactly(count)), on=one) is not None) == (count <= len(names))
+    fits = sum(count > 0 for count in (len(on_a), len(on_b)))
+    assert preview(seen, spec(exactly(1))).nodes_that_fit == fits
+
+
+def test_a_device_that_nodes_share_by_name_is_held_on_all_of_them():
+    seen = snapshot([shared("a", gpu(0)), shared("b", gpu(0), gpu(1))], nodes=[A, B])
+    assert preview(seen, spec(exactly(1)), claims=2).claims_that_fit == 2
+    assert [device.node_name for device in seen.free] == ["a", "b", "b"]
+    _ = seen.held, seen.available
+    holder = holds("gpu-0", pool="gpus")
+    for held in (
+        snapshot(seen.slices, holder, nodes=[A, B]),
+        seen.after(claims=[holder], changed_claims=[(None, holder)]),
+    ):
+        assert [device.name for device in held.free] == ["gpu-1"]
+        assert held.available.bit_count() == 1
+        assert given(held, spec(exactly(1)), on=A) is None
+        assert given(held, spec(exactly(1)), on=B) == [["gpu-1"]]
+
+
+INCOMPLETE = "Pool node-a of gpu.nvidia.com is incomplete: 2 of 3 slices of generation 3."
+TOO_MANY = "Pool node-a of gpu.nvidia.com is invalid: it has 2 slices of generation 3 and declares 1."
+DISAGREE = "Pool node-a of gpu.nvidia.com is invalid: its slices say that there are {} of them."
+
+
 @pytest.mark.parametrize(
-    ("said", "complete", "problem"),
+    ("said", "problem"),
     [
-        ([2, 2], True, ""),
-        ([1, 2], True, ""),
-        ([1, 1], False, "Pool node-a of gpu.nvidia.com is incomplete: 2 of 1 slices of generation 3."),
-        ([2, 3], False, "Pool node-a of gpu.nvidia.com is incomplete: 2 of 3 slices of generation 3."),
+        ([2, 2], ""),
+        ([3, 3], INCOMPLETE),
+        ([1, 1], TOO_MANY),
+        ([1, 2], DISAGREE.format("1 and 2")),
+        ([2, 1], DISAGREE.format("1 and 2")),
+        ([3, 2], DISAGREE.format("2 and 3")),
     ],
 )
-def test_a_pool_is_complete_with_just_as_many_slices_as_the_largest_count(said, complete, problem):
+def test_a_pool_is_complete_if_all_slices_declare_their_number(said, problem):
     slices = [
         resource_slice(devices=[gpu(number)], slices=count, name=f"s{number}", generation=3)
         for number, count in enumerate(said)
     ]
     old = resource_slice(devices=[gpu(9)], slices=7, name="old", generation=2)
     (pool,) = gather_pools([*slices, old])
-    assert (pool.complete, pool.usable, pool.problem, pool.expected) == (
-        complete,
-        complete,
-        problem,
-        max(said),
-    )
+    assert (pool.usable, pool.problem) == (not problem, problem)
+    assert (given(snapshot(slices), spec(exactly(2))) is None) == bool(problem)
     assert [device.name for device in pool.devices] == ["gpu-0", "gpu-1"]
 
 

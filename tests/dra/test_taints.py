@@ -6,7 +6,7 @@ import pytest
 
 from dra.manifests import device_taint_rule
 from dra.pools import gather_pools
-from dra.taints import Taint, rule_taints, tolerates, untolerated
+from dra.taints import Taint, effective_rules, rule_taints, tolerates, untolerated
 from tests.dra.clusters import gpu, resource_slice
 
 TAINT = Taint("gpu.dragoman.dev/maintenance", "NoSchedule", "true")
@@ -147,3 +147,22 @@ def test_rule_for_one_device_concerns_that_device_alone(pool_name):
     (taint,) = rule_taints(pool.devices[0], [rule])
     assert (taint.effect, taint.source) == ("NoSchedule", rule["metadata"]["name"])
     assert rule_taints(pool.devices[1], [rule]) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "taints_all"),
+    [
+        ("v1.34.2", True),
+        ("v1.36.9", True),
+        ("v1.37.0", True),
+        ("v1.37.1", False),
+        ("v1.38.0", False),
+        ("", False),
+    ],
+)
+def test_a_rule_without_a_selector_taints_as_its_version_does(version, taints_all):
+    (pool,) = gather_pools([resource_slice(devices=[gpu(3)])])
+    rule = {"metadata": {"name": "r"}, "spec": {"taint": {"key": "k", "effect": "NoSchedule"}}}
+    other = {"metadata": {"name": "o"}, "spec": {"taint": {"key": "o"}, "deviceSelector": {"pool": "else"}}}
+    rules = effective_rules([rule, other], version)
+    assert [taint.source for taint in rule_taints(pool.devices[0], rules)] == ["r"] * taints_all

@@ -8,9 +8,11 @@ from django.db import OperationalError
 from django.db.models import F
 
 from cluster.protocol import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from dra.match import preview
 from inventory import cluster_snapshot
 from inventory.models import Cluster
-from tests.inventory.conftest import gpu, node, resource_claim, slice_of
+from inventory.sync import list_watch
+from tests.inventory.conftest import DRIVER, gpu, node, resource_claim, slice_of
 
 pytestmark = pytest.mark.django_db
 
@@ -163,3 +165,21 @@ def test_frozen_snapshot_is_freed_when_the_next_one_replaces_it(mirrored, fake, 
         assert before() is None
     finally:
         gc.unfreeze()
+
+
+def test_features_that_slices_use_are_on_whatever_the_version(mirrored, fake):
+    Cluster.objects.filter(pk=mirrored.pk).update(version="v1.35.0", revision=F("revision") + 1)
+    assert not cluster_snapshot.current_snapshot(mirrored).features.partitionable_devices
+    counters = slice_of("node-a", [], name="node-a-counters", generation=2, count=2)
+    counters["spec"]["sharedCounters"] = [{"name": "gpu", "counters": {"slices": {"value": "2"}}}]
+    halves = [gpu(number) for number in range(2)]
+    for half in halves:
+        half["consumesCounters"] = [{"counterSet": "gpu", "counters": {"slices": {"value": "1"}}}]
+    fake.put(RESOURCE_SLICE, counters)
+    fake.put(RESOURCE_SLICE, slice_of("node-a", halves, generation=2, count=2))
+    list_watch.sync_once(mirrored, fake)
+    snapshot = cluster_snapshot.current_snapshot(mirrored)
+    assert snapshot.features.partitionable_devices
+    assert not snapshot.features.consumable_capacity
+    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": 2}}
+    assert preview(snapshot, {"devices": {"requests": [request]}}).nodes_that_fit == 1

@@ -3,8 +3,10 @@
 import pytest
 
 from cluster.protocol import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
-from inventory.models import Device, ObjectEvent
+from inventory.cluster_snapshot import current_snapshot
+from inventory.models import Cluster, Device, ObjectEvent
 from inventory.states import DeviceState
+from inventory.sync import list_watch
 from tests.inventory.conftest import DRIVER, device_class, gpu, node, resource_claim, slice_of
 
 pytestmark = pytest.mark.django_db
@@ -89,6 +91,20 @@ def test_a_rule_without_a_pool_taints_every_device(mirrored, fake, run_session):
     fake.put(RULE, rule())
     run_session("devicetaintrules")
     assert {one.state for one in Device.objects.with_state()} == {DeviceState.TAINTED}
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [("v1.37.0", DeviceState.TAINTED), ("v1.37.1", DeviceState.FREE)]
+)
+def test_rule_without_a_selector_taints_all_devices_up_to_1_37_0(mirrored, fake, run_session, version, state):
+    Cluster.objects.update(version=version)
+    bare = rule()
+    del bare["spec"]["deviceSelector"]
+    fake.put(RULE, bare)
+    run_session("devicetaintrules")
+    assert device().state == state
+    snapshot = current_snapshot(mirrored)
+    assert bool(snapshot.untainted([])) == (state == DeviceState.FREE)
 
 
 def test_dry_run_rule_has_no_effect(mirrored, fake, run_session):
@@ -203,12 +219,109 @@ def test_device_of_node_down_or_cordoned_says_which(mirrored, fake, run_session,
     assert device().state == state
 
 
-def test_a_device_is_on_no_node_any_more_when_that_is_gone(mirrored, fake, run_session):
+def test_a_device_of_a_node_that_is_gone_is_not_free(mirrored, fake):
     assert device().node.name == "node-a"
     fake.remove(NODE, "node-a")
-    run_session("nodes")
+    fake.put(RESOURCE_SLICE, slice_of("ghost", [gpu(3)]))  # of a node that never was
+    list_watch.sync_once(mirrored, fake)
     assert device().node is None
     assert device(pool="node-b").node.name == "node-b"
+    states = {one.pool: one.state for one in Device.objects.with_state()}
+    assert states == {
+        "node-a": DeviceState.NOT_READY,
+        "node-b": DeviceState.FREE,
+        "ghost": DeviceState.NOT_READY,
+    }
+    assert set(Device.objects.in_state(DeviceState.FREE).values_list("pool", flat=True)) == {"node-b"}
+    assert current_snapshot(mirrored).available.bit_count() == 1
+
+
+def test_devices_are_free_where_no_nodes_are_mirrored(fra, fake):
+    for name in ("node-a", "node-b"):
+        fake.remove(NODE, name)
+    list_watch.sync_once(fra, fake)
+    assert Device.objects.in_state(DeviceState.FREE).count() == 3
+
+
+def named(pool, item, **changed):
+    """Return the slice with the pool name that nodes share."""
+    item["spec"]["pool"] |= {"name": pool, **changed}
+    return item
+
+
+def both(fake, *, equal, nodes=("node-a", "node-b")):
+    """Publish a pool "gpus" on two nodes, with equal device names or different ones."""
+    for name in nodes:
+        fake.put(RESOURCE_SLICE, named("gpus", slice_of(name, [gpu(int(name == "node-b" and not equal))])))
+
+
+def rows_of_pool():
+    rows = Device.objects.present().filter(pool="gpus").with_state().order_by("node_name")
+    return [(row.node_name, row.name, row.state, row.pool_complete) for row in rows]
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("listed_first", [False, True])
+def test_pool_name_shared_by_nodes_keeps_the_devices_of_both(fra, fake, run_session, equal, listed_first):
+    if listed_first:
+        both(fake, equal=equal)
+    list_watch.sync_once(fra, fake)
+    both(fake, equal=equal)
+    expected = [
+        ("node-a", "gpu-0", DeviceState.FREE, True),
+        ("node-b", "gpu-0" if equal else "gpu-1", DeviceState.FREE, True),
+    ]
+    known = set()
+    for touched in ("node-a", "node-b", "node-a"):  # whichever slice comes last
+        both(fake, equal=equal, nodes=[touched])
+        run_session("resourceslices")
+        assert rows_of_pool() == expected
+        known.add(frozenset(Device.objects.present().filter(pool="gpus").values_list("pk", flat=True)))
+    assert len(known) == 1
+
+
+def test_device_of_equal_name_on_another_node_is_blocked_while_one_is_held(fra, fake, run_session):
+    both(fake, equal=True)
+    list_watch.sync_once(fra, fake)
+    claim = resource_claim("mine", "gpu-0", pool="gpus")
+    field = {"key": "metadata.name", "operator": "In", "values": ["node-b"]}
+    claim["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    fake.put(RESOURCE_CLAIM, claim)
+    run_session("resourceclaims")
+    held = [
+        ("node-a", "gpu-0", DeviceState.BLOCKED, True),
+        ("node-b", "gpu-0", DeviceState.IN_USE, True),
+    ]
+    assert rows_of_pool() == held
+    run_session("resourceslices", seconds=1)
+    list_watch.sync_once(fra, fake)
+    assert rows_of_pool() == held
+    fake.put(RESOURCE_CLAIM, resource_claim("mine"))
+    run_session("resourceclaims")
+    assert [state for _, _, state, _ in rows_of_pool()] == [DeviceState.FREE, DeviceState.FREE]
+
+
+def test_only_the_node_whose_part_is_incomplete_keeps_its_last_devices(mirrored, fake, run_session):
+    both(fake, equal=False)
+    list_watch.sync_once(mirrored, fake)
+    fake.put(RESOURCE_SLICE, named("gpus", slice_of("node-b", [gpu(7)]), generation=2, resourceSliceCount=2))
+    run_session("resourceslices")
+    assert rows_of_pool() == [
+        ("node-a", "gpu-0", DeviceState.FREE, True),
+        ("node-b", "gpu-1", DeviceState.INCOMPLETE, False),
+        ("node-b", "gpu-7", DeviceState.INCOMPLETE, False),
+    ]
+
+
+def test_generation_that_is_complete_but_invalid_keeps_the_last_devices(mirrored, fake, run_session):
+    fake.put(RESOURCE_SLICE, slice_of("node-a", [gpu(7), gpu(7)], generation=2))
+    run_session("resourceslices")
+    present = Device.objects.present().filter(pool="node-a")
+    assert set(present.values_list("name", "pool_complete")) == {
+        ("gpu-0", False),
+        ("gpu-1", False),
+        ("gpu-7", False),
+    }
 
 
 def test_history_shows_the_changed_driver_version(mirrored, fake, run_session):
