@@ -1,14 +1,17 @@
 """
 Blockers: claims whose release would make room for a claim, and whether its free devices are only scattered.
 
-The search is bounded: it can miss blockers, but those that it returns are correct.
+For whole devices that do not depend on one another the fewest claims of a node are found by counting. Else
+sets of claims are tried, small ones first, and once that takes too long the claims of a node are left out one
+by one. The search is bounded: it can miss blockers, or name more claims than are needed, but those that it
+returns are correct.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -23,7 +26,8 @@ from dra.pools import PoolDevice
 from dra.selector_results import DeviceMask, mask_indices, unpack
 
 MAX_NODES = 24  # those with the smallest shortage
-MAX_TRIES = 150  # allocations
+MAX_TRIES = 150  # sets of claims
+MAX_REDUCED = 6  # nodes whose claims are left out one by one
 MAX_BLOCKERS = 3
 NUMBERED = re.compile(r"-?\d+$")  # memory-slice-3 and memory-slice-4 are equivalent
 
@@ -46,15 +50,22 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Blockers:
-    """Blockers, fewest claims first. `sentence` tells how free devices are scattered, "" if they are not."""
+    """
+    Blockers, fewest claims first. `sentence` tells how free devices are scattered, or that the search was
+    given up; else it is "".
+    """
 
     scatter: Scatter = Scatter.NONE
     sentence: str = ""
     blockers: tuple[Blocker, ...] = ()
 
 
-def find_blockers(snapshot: ClusterSnapshot, spec: Json) -> Blockers:
-    """Find single claims whose release lets one claim of `spec` fit, else pairs on one node."""
+def find_blockers(snapshot: ClusterSnapshot, spec: Json, preferred: Container[str] = ()) -> Blockers:
+    """
+    Find the fewest claims of a node whose release lets one claim of `spec` fit.
+
+    Of as many claims those of `preferred` ("namespace/name") come first: such as are idle, for example.
+    """
     try:
         demand = _Demand(snapshot, spec)
     except (KeyError, CelError):
@@ -62,7 +73,17 @@ def find_blockers(snapshot: ClusterSnapshot, spec: Json) -> Blockers:
     if not demand.accepted or not demand.device_count:
         return Blockers()
     scatter, sentence = _scattered(demand)
-    return Blockers(scatter, sentence, tuple(_find_blockers(snapshot, demand)))
+    search = _Search(snapshot, demand, preferred)
+    blockers = search.run()
+    if search.gave_up and not blockers and not sentence:
+        held = snapshot.held
+        claims = {held.holders[one.key] for one in demand.devices if one.key in held.holders}
+        claims.update(*(held.sharers.get(one.key, ()) for one in demand.devices))
+        sentence = (
+            f"{len(claims)} claims hold devices that match. Which of them would have to end was not found "
+            f"within {search.tries} attempts."
+        )
+    return Blockers(scatter, sentence, tuple(blockers))
 
 
 class _Demand:
@@ -183,33 +204,63 @@ def _pieces(device: PoolDevice) -> Counter[str]:
     return pieces
 
 
-def _find_blockers(snapshot: ClusterSnapshot, demand: _Demand) -> Iterator[Blocker]:
-    """Yield single claims, or if there are none pairs, within `MAX_TRIES` attempts."""
-    sites = [_Site(snapshot, name, demand) for name in demand.nodes()[:MAX_NODES]]
-    if any(site.fits(()) for site in sites):
-        return  # the claim fits already
-    tries = shown = 0
-    for size in (1, 2):
-        for site in sites:
-            for released in combinations(site.holders, size):
-                if tries == MAX_TRIES:
-                    return
-                tries += 1
-                if site.fits(released):
-                    yield Blocker(released, site.name)
-                    shown += 1
-                    break  # one per node
-            if shown == MAX_BLOCKERS:
-                return
-        if shown:
-            return
+class _Search:
+    """One search over the nodes with the smallest shortage."""
+
+    def __init__(self, snapshot: ClusterSnapshot, demand: _Demand, preferred: Container[str]) -> None:
+        names = demand.nodes()[:MAX_NODES]
+        self.demand = demand
+        self.sites = [_Site(snapshot, name, demand, preferred) for name in names]
+        self.tries = 0
+        self.gave_up = False
+
+    def run(self) -> list[Blocker]:
+        """Return the blockers of up to `MAX_BLOCKERS` nodes, one of each; none if the claim fits already."""
+        if any(site.fits(()) for site in self.sites):
+            return []
+        if self.demand.is_counted:
+            counted = [(released, site) for site in self.sites if (released := site.counted())]
+            found = sorted(counted, key=lambda entry: (len(entry[0]), entry[1].dislike(entry[0])))
+            return [Blocker(released, site.name) for released, site in found[:MAX_BLOCKERS]]
+        sites = [site for site in self.sites if self._try(site, site.holders)]
+        for size in range(1, max((len(site.holders) for site in sites), default=0) + 1):
+            blockers = [blocker for site in sites if (blocker := self._of_size(site, size))]
+            if blockers:
+                return sorted(blockers, key=lambda one: len(one.claims))[:MAX_BLOCKERS]
+            if self.gave_up:
+                break
+        return sorted(map(self._reduced, sites[:MAX_REDUCED]), key=lambda one: len(one.claims))[:MAX_BLOCKERS]
+
+    def _try(self, site: _Site, released: Sequence[str]) -> bool:
+        self.tries += 1
+        return site.fits(released)
+
+    def _of_size(self, site: _Site, size: int) -> Blocker | None:
+        for released in combinations(site.holders, size):
+            if self.tries >= MAX_TRIES:
+                self.gave_up = True
+                return None
+            if self._try(site, released):
+                return Blocker(released, site.name)
+        return None
+
+    def _reduced(self, site: _Site) -> Blocker:
+        """Leave out the claims of a node that need not end, the largest and least preferred ones first."""
+        needed = list(site.holders)
+        for name in reversed(site.holders):
+            without = [one for one in needed if one != name]
+            if self._try(site, without):
+                needed = without
+        return Blocker(tuple(needed), site.name)
 
 
 class _Site:
     """A node, and the claims that hold its devices."""
 
-    def __init__(self, snapshot: ClusterSnapshot, name: str, demand: _Demand) -> None:
-        self.name, self.snapshot, self.demand = name, snapshot, demand
+    def __init__(
+        self, snapshot: ClusterSnapshot, name: str, demand: _Demand, preferred: Container[str]
+    ) -> None:
+        self.name, self.snapshot, self.demand, self.preferred = name, snapshot, demand, preferred
         self.node: Json = snapshot.node_by_name.get(name) or {"metadata": {"name": name}}
         self.indices = snapshot.indices_on(self.node)
         devices = [snapshot.devices[index] for index in self.indices]
@@ -226,9 +277,30 @@ class _Site:
         }
         holders = [name for name, claim in self.claims.items() if matching_pools & _pools(claim)]
         self.holders = sorted(
-            holders, key=lambda holder: (len(allocation_results(self.claims[holder])), holder)
+            holders,
+            key=lambda holder: (
+                holder not in preferred,
+                len(allocation_results(self.claims[holder])),
+                holder,
+            ),
         )
         self.freed = Counter(held.holders.get(device.key, "") for device in matching)  # matching devices
+
+    def dislike(self, released: Sequence[str]) -> int:
+        """Return how many of the claims are not preferred."""
+        return sum(name not in self.preferred for name in released)
+
+    def counted(self) -> tuple[str, ...]:
+        """Return the fewest claims that free enough devices, the preferred ones first; () if none do."""
+        missing = self.demand.device_count - self.demand.free_by_node[self.name]
+        most = sorted(self.holders, key=lambda name: -self.freed[name])  # of as many, the order of holders
+        released: list[str] = []
+        for name in most:
+            if missing <= 0:
+                break
+            released.append(name)
+            missing -= self.freed[name]
+        return () if missing > 0 or not self.fits(released) else tuple(released)
 
     def fits(self, released: Sequence[str]) -> bool:
         """Return whether a claim of the spec fits on the node once these claims are released."""
