@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from dra.allocator import AllocationError, allocate
 from dra.cel import Selector
+from dra.features import Features
 from dra.match import DropCause, Dropped, NoFitReason, StepKind, dropped, preview
 from tests.dra.clusters import (
     NVIDIA,
     PCIE,
     ask,
     claim,
+    eight,
     exactly,
     gpu,
     holds,
@@ -414,3 +416,115 @@ def test_what_cannot_be_counted_drops_no_device_for_want_of_room(monkeypatch):
     monkeypatch.setattr("dra.match.node_fit.MAX_SEARCHES", 0)
     bound = spec(exactly(3), constraints=[PCIE])
     assert dropped(mixed(), bound, last) == Dropped([], 0)
+
+
+def shares(*taken, name="share-a", total="45Gi"):
+    """Return a node with one shareable device of which claims have taken these amounts."""
+    device = gpu(0, allowMultipleAllocations=True) | {"name": name, "capacity": {"memory": {"value": total}}}
+    claims = [
+        holds(name, name=f"s{number}", shareID=f"id-{number}", consumedCapacity={"memory": amount})
+        for number, amount in enumerate(taken)
+    ]
+    return snapshot([resource_slice(devices=[device])], *claims, nodes=[node()])
+
+
+def share(memory):
+    return spec(exactly(1, capacity={"requests": {"memory": memory}}))
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted", "problem"),
+    [
+        (["16Gi", "20Gi"], "20Gi", "9 GiB of 45 GiB are left on share-a; this claim needs 20 GiB."),
+        ([], "46Gi", "45 GiB of 45 GiB are left on share-a; this claim needs 46 GiB."),
+        (["16Gi", "20Gi"], "9Gi", ""),
+    ],
+)
+def test_share_that_is_too_large_says_how_much_is_left(taken, wanted, problem):
+    seen = preview(shares(*taken), share(wanted))
+    assert (seen.problem, seen.reason) == (problem, NoFitReason.CAPACITY if problem else NoFitReason.NONE)
+
+
+def test_device_with_most_left_is_named():
+    devices = [gpu(number, allowMultipleAllocations=True, product="NVIDIA L4") for number in range(3)]
+    held = [
+        holds(f"gpu-{number}", name=f"s{number}", shareID=str(number), consumedCapacity={"memory": amount})
+        for number, amount in enumerate(["70Gi", "60Gi", "75Gi"])
+    ]
+    seen = preview(snapshot([resource_slice(devices=devices)], *held), share("30Gi"))
+    assert "are left on gpu-1; this claim needs 30 GiB" in seen.problem
+
+
+EVERY = spec(exactly(0, allocationMode="All"))
+OLD = resource_slice("node-b", [gpu(0)], name="b-old")
+NEW = resource_slice("node-b", [gpu(1)], generation=2, slices=2, name="b-new")
+POOL_OF_B = "Pool node-b of gpu.nvidia.com is incomplete: 1 of 2 slices of generation 2."
+
+
+def test_all_devices_are_refused_while_another_node_has_an_incomplete_pool():
+    slices, nodes = [*eight(), OLD, NEW], [node("node-a"), node("node-b")]
+    seen = preview(snapshot(slices, nodes=nodes), EVERY)
+    assert (seen.reason, seen.nodes_that_fit, seen.fits) == (NoFitReason.POOL, 0, False)
+    assert POOL_OF_B in seen.problem
+    assert preview(snapshot(slices, nodes=nodes), spec(exactly(2))).fits
+    cordoned = [node("node-a"), node("node-b", unschedulable=True)]
+    assert preview(snapshot(slices, nodes=cordoned), EVERY).fits
+    whole = [*slices, resource_slice("node-b", [gpu(2)], generation=2, slices=2, name="b-last")]
+    assert preview(snapshot(whole, nodes=nodes), EVERY).fits
+
+
+def test_all_devices_are_refused_where_one_node_has_more_than_a_claim_may_have():
+    many = [resource_slice("node-b", [gpu(number) for number in range(40)])]
+    seen = preview(snapshot([*eight(), *many]), EVERY)
+    assert seen.reason == NoFitReason.TOO_MANY
+    assert seen.problem == "Request gpu needs 40 devices; the limit per claim is 32."
+    assert preview(snapshot(eight()), EVERY).fits
+
+
+def test_all_devices_say_that_one_of_them_is_held():
+    seen = preview(snapshot(eight(), holds("gpu-3")), EVERY)
+    assert "requests all devices of a node, and no node has all of them free" in seen.problem
+
+
+def test_constraint_is_named_where_it_is_the_reason():
+    held = snapshot(eight(), holds("gpu-0", "gpu-2", "gpu-4", "gpu-6"))
+    problem = preview(held, spec(exactly(2), constraints=[PCIE])).problem
+    assert problem == (
+        "4 devices are free, but no single node has 2 devices with the same resource.kubernetes.io/pcieRoot."
+    )
+
+
+def test_pool_that_cannot_be_used_is_named_where_its_devices_would_match():
+    seen = preview(snapshot([NEW]), spec(exactly(1)))
+    assert seen.problem == (
+        f"Request gpu needs 1 device; 0 match. {POOL_OF_B} "
+        "Kubernetes allocates none of its devices until that is fixed."
+    )
+    assert POOL_OF_B not in preview(snapshot([NEW]), spec(exactly(1, class_name="mig.nvidia.com"))).problem
+
+
+def test_device_of_a_node_that_is_gone_is_no_free_device():
+    seen = snapshot([*eight(), resource_slice("ghost", [gpu(0)])], nodes=[node()])
+    found = preview(seen, spec(exactly(9)))
+    assert (found.free, found.reason) == (8, NoFitReason.UNREACHABLE)
+    assert "Device gpu-0: its node ghost is not in the cluster." in found.problem
+    (step,) = [number for number, one in enumerate(found.steps) if one.kind == StepKind.REACHABLE]
+    (drop,) = dropped(seen, spec(exactly(9)), step).drops
+    assert (drop.cause, drop.sentence) == (DropCause.UNREACHABLE, "its node ghost is not in the cluster")
+
+
+def test_device_that_a_gate_switches_off_is_no_free_device():
+    counters = [{"name": "s", "counters": {"slices": {"value": "4"}}}]
+    takes = {"consumesCounters": [{"counterSet": "s", "counters": {"slices": {"value": "1"}}}]}
+    slices = [
+        resource_slice(name="counters", slices=2, sharedCounters=counters),
+        resource_slice(name="devices", devices=[gpu(number, **takes) for number in range(4)], slices=2),
+    ]
+    off = snapshot(slices, nodes=[node()], features=Features.of_version(35))
+    for claim_spec in (spec(exactly(1)), spec(exactly(1), exactly(1, name="b")), EVERY):
+        found = preview(off, claim_spec)
+        assert (found.fits, found.free, found.nodes_that_fit) == (False, 0, 0)
+    assert "a feature gate that it needs is off" in preview(off, spec(exactly(1))).problem
+    seen = snapshot(slices, nodes=[node()], features=Features.of_version(35) | Features.seen_in(slices))
+    assert preview(seen, spec(exactly(4)), claims=1).fits
+    assert preview(seen, EVERY).fits

@@ -168,7 +168,7 @@ def test_frozen_snapshot_is_freed_when_the_next_one_replaces_it(mirrored, fake, 
 
 
 def test_features_that_slices_use_are_on_whatever_the_version(mirrored, fake):
-    Cluster.objects.filter(pk=mirrored.pk).update(version="v1.35.0", revision=F("revision") + 1)
+    Cluster.objects.filter(pk=mirrored.pk).update(version="v1.35.0")
     assert not cluster_snapshot.current_snapshot(mirrored).features.partitionable_devices
     counters = slice_of("node-a", [], name="node-a-counters", generation=2, count=2)
     counters["spec"]["sharedCounters"] = [{"name": "gpu", "counters": {"slices": {"value": "2"}}}]
@@ -178,6 +178,7 @@ def test_features_that_slices_use_are_on_whatever_the_version(mirrored, fake):
     fake.put(RESOURCE_SLICE, counters)
     fake.put(RESOURCE_SLICE, slice_of("node-a", halves, generation=2, count=2))
     list_watch.sync_once(mirrored, fake)
+    Cluster.objects.filter(pk=mirrored.pk).update(version="v1.35.0")
     snapshot = cluster_snapshot.current_snapshot(mirrored)
     assert snapshot.features.partitionable_devices
     assert not snapshot.features.consumable_capacity
