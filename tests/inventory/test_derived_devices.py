@@ -217,7 +217,7 @@ def test_changed_rule_affects_pools_selected_now_and_before(two_drivers, fake, m
 
     every = [(DRIVER, "node-a"), (DRIVER, "node-b"), ("other", "node-a")]
     assert meant(("one", None)) == every  # up to Kubernetes 1.37.0
-    assert meant(("new", None)) == []
+    assert meant(("new", None)) == every
     assert meant(("new", {})) == every
     assert meant(("new", {"device": "gpu-0"})) == every
     assert meant(("new", {"driver": "other"})) == [("other", "node-a")]

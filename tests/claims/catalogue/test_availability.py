@@ -15,6 +15,7 @@ from claims.models import ClusterAvailability, Profile, ProfileAvailability
 from cluster.protocol import DEVICE_CLASS, DEVICE_TAINT_RULE_VERSIONS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
+from dra.features import Features
 from dra.lint import LintCode, lint
 from dra.manifests import with_count
 from dra.quota import devices
@@ -222,7 +223,8 @@ def test_new_kubernetes_version_is_counted_by_the_repair(fra, train, fleet, at_o
     Cluster.objects.filter(pk=fra.pk).update(version=older)
     periodic.repair_availability()
     assert availability.find_differences().total == 0
-    assert cluster_snapshot.current_snapshot(fra).features == cluster_snapshot.cluster_features(older)
+    used = Features.of_switches({"ConsumableCapacity": True})  # by a slice
+    assert cluster_snapshot.current_snapshot(fra).features == cluster_snapshot.cluster_features(older) | used
 
 
 # Which computations are done.
