@@ -60,7 +60,7 @@ def small_cluster(seed):
     """Return two or three nodes of six GPUs, most of them held, by claims of one to three."""
     chance = random.Random(seed)
     names = [f"node-{number}" for number in range(chance.randint(2, 3))]
-    claims = []
+    claims: list[clusters.Object] = []
     for name in names:
         left = [f"gpu-{number}" for number in range(6)]
         chance.shuffle(left)

@@ -41,7 +41,7 @@ def answers(raw):
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_preview_and_allocator_agree_with_any_gates(topic):
-    seen = Counter()
+    seen: Counter[bool] = Counter()
     for number in range(CASES):
         for name, found, allocated in answers(make_case(27, number, topic)):
             assert found.fits is allocated, (name, topic, found.problem)
