@@ -10,7 +10,7 @@ several tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,9 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.http import QueryDict
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
@@ -287,6 +290,72 @@ def valid_ids(texts: Iterable[str]) -> list[UUID]:
         except ValueError:
             continue
     return uuids
+
+
+class MomentInput(forms.DateTimeInput):
+    """
+    A time in the reader's zone, for which browsers offer a calendar. Beside it stands the instant: a local
+    time may be there twice or have been rounded, and what nobody changed comes back as it was.
+    """
+
+    input_type = "datetime-local"
+    supports_microseconds = True
+    EXACT = "{}_exact"
+
+    def format_value(self, value: object) -> str | None:
+        if not isinstance(value, datetime):
+            return super().format_value(value)
+        return value.strftime("%Y-%m-%dT%H:%M:%S" if value.second else "%Y-%m-%dT%H:%M")
+
+    def render(
+        self, name: str, value: object, attrs: dict[str, Any] | None = None, renderer: Any = None
+    ) -> SafeString:
+        shown = super().render(name, value, attrs, renderer)
+        if not isinstance(value, datetime):
+            return shown
+        exact = format_html(
+            '<input type="hidden" name="{}" value="{}">', self.EXACT.format(name), value.isoformat()
+        )
+        return shown + exact
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> object:
+        text = super().value_from_datadict(data, files, name)
+        try:
+            exact = timezone.localtime(datetime.fromisoformat(data.get(self.EXACT.format(name), "")))
+        except (TypeError, ValueError, OverflowError):
+            return text
+        return exact if text in (self.format_value(exact), f"{exact:%Y-%m-%dT%H:%M}") else text
+
+
+class LocalMoment(forms.DateTimeField):
+    """
+    An instant, given in the reader's time zone. Of a time that is there twice, as clocks go back, it is the
+    first; one that is not there, as clocks go forward, is refused. Cleaned, it is in UTC: Python finds no
+    time of an hour that is there twice equal to one in another zone.
+    """
+
+    widget = MomentInput
+    default_error_messages = {"invalid": "Enter a date and a time, like 2026-11-20 18:00."}
+
+    def prepare_value(self, value: object) -> object:
+        return timezone.localtime(value) if isinstance(value, datetime) else value
+
+    def to_python(self, value: Any) -> datetime | None:
+        try:
+            found = super().to_python(value)
+            return None if found is None else found.astimezone(UTC)
+        except ValidationError as refusal:
+            if refusal.code != "ambiguous_timezone":
+                raise
+            local = timezone.make_aware(refusal.params["datetime"])
+        instant = local.astimezone(UTC)
+        there = timezone.localtime(instant)
+        if there.replace(tzinfo=None, fold=0) != local.replace(tzinfo=None, fold=0):
+            raise ValidationError(
+                f"The clocks go forward, so {local:%Y-%m-%d %H:%M} is left out. Enter {there:%H:%M}.",
+                code="no_such_time",
+            )
+        return instant
 
 
 class PersonField(forms.ModelChoiceField):  # type: ignore[type-arg]  # not generic while it runs

@@ -9,6 +9,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from core.errors import Invalid
+from core.inputs import LocalMoment
 from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
 from usage.models import Rate
@@ -18,10 +19,9 @@ from usage.rate_matches import require_expression
 class RetireForm(forms.Form):
     """When a rate ends; empty is now."""
 
-    until = forms.DateTimeField(
+    until = LocalMoment(
         label="Ends",
         required=False,
-        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         help_text="Empty: now. Hours before keep their price.",
     )
 
@@ -69,16 +69,14 @@ class RateForm(forms.Form):
         max_length=3,
         validators=[RegexValidator("^[A-Za-z]{3}$", "Three letters, such as EUR (ISO 4217).")],
     )
-    valid_from = forms.DateTimeField(
+    valid_from = LocalMoment(
         label="Applies from",
-        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         help_text="A time in the past also prices usage since then.",
     )
 
-    valid_until = forms.DateTimeField(
+    valid_until = LocalMoment(
         label="Applies until",
         required=False,
-        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         help_text="Empty: until another rate follows it.",
     )
 
@@ -95,7 +93,7 @@ class RateForm(forms.Form):
             {name: getattr(rate, name) for name in self.base_fields} if rate else {"currency": currency}
         )
         if rate is None or follows:
-            initial["valid_from"] = timezone.now()
+            initial["valid_from"] = timezone.now().replace(second=0, microsecond=0)
             initial.pop("valid_until", None)
         super().__init__(data, initial=initial)
 

@@ -11,7 +11,7 @@ from django.http import QueryDict
 from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
 from claims.plans.changes import WantedChange, combined_parts
-from core.inputs import DurationText, PersonField, TitleField
+from core.inputs import DurationText, LocalMoment, PersonField, TitleField
 from core.text import as_options, counted
 from core.times import spell_duration
 from teams.models import Team, User
@@ -127,13 +127,11 @@ class EndForm(forms.Form):
 class DelegationForm(forms.Form):
     """The delegate and the period; the page adds the team."""
 
-    starts_at = forms.DateTimeField(
+    starts_at = LocalMoment(
         label="From",
-        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
     )
-    ends_at = forms.DateTimeField(
+    ends_at = LocalMoment(
         label="To",
-        widget=forms.DateTimeInput({"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
     )
 
     def __init__(

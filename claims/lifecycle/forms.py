@@ -9,25 +9,22 @@ from typing import Any, cast
 from django import forms
 from django.core.exceptions import ValidationError
 
-from core.inputs import PersonField
+from core.inputs import LocalMoment, MomentInput, PersonField
 from core.times import parse_duration, spell_duration
 from teams.models import User
 
 OTHER_MOMENT = "other"
 
 
-class LocalMoment(forms.DateTimeField):
-    """An instant in the reader's time zone; browsers offer a calendar for it."""
-
-    widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
-    default_error_messages = {"invalid": "Write a date and a time, like 2026-11-20 18:00."}
-
-
 class ExtendForm(forms.Form):
     """The additional time, such as "24h", or "other" with an end. Cleaned, `until` is the instant."""
 
     span = forms.CharField(required=False)
-    until = LocalMoment(required=False, label="Until")
+    until = LocalMoment(
+        required=False,
+        label="Until",
+        widget=MomentInput({"class": "form-control", "aria-label": "Until"}),
+    )
     reason = forms.CharField(required=False, max_length=500, label="Reason")
     key = forms.CharField(required=False, max_length=80, widget=forms.HiddenInput)
 

@@ -229,8 +229,8 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         "waiting": pending_extension(claim),
         "pods_after_end": pods_after_end(claim.end_policy),
     }
-    if typed := request.GET.get("until"):
-        typed_form = ExtendForm({"until": typed}, end=claim.expires_at)
+    if request.GET.get("until"):
+        typed_form = ExtendForm(request.GET.dict() | {"span": ""}, end=claim.expires_at)
         later = typed_form.is_valid() and typed_form.cleaned_data["until"] > claim.expires_at
         page["typed"] = policy.option(typed_form.cleaned_data["until"]) if later else None
         if request.headers.get("HX-Request"):

@@ -10,7 +10,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from claims.models import Profile, Quota
-from core.inputs import TitleField
+from core.inputs import LocalMoment, TitleField
 from core.text import as_options
 from dra.quota import no_class_reason
 from teams.models import Team
@@ -76,20 +76,11 @@ class QuotaForm(forms.Form):
         return name
 
 
-MOMENT = "%Y-%m-%dT%H:%M"
-
-
-class UntilField(forms.DateTimeField):
+class UntilField(LocalMoment):
     """A future moment; empty is permanent."""
 
     def __init__(self) -> None:
-        super().__init__(
-            required=False,
-            input_formats=[MOMENT],
-            widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format=MOMENT),
-            label="Until",
-            help_text="Leave it empty for a permanent increase.",
-        )
+        super().__init__(required=False, label="Until", help_text="Leave it empty for a permanent increase.")
 
 
 class QuotaRequestForm(forms.Form):

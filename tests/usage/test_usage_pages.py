@@ -11,6 +11,7 @@ import time_machine
 from django.urls import reverse
 
 from claims.states import ClaimState
+from tests.core.test_local_moments import sent
 from tests.factories import make_claim, make_cluster
 from tests.usage.conftest import NOON, hold, measure, price
 from usage import team_views
@@ -574,3 +575,21 @@ def test_saving_and_removing_a_rate_return_to_the_list(client, root, fra):
     assert "“H100 from December” removed." in removed.text
     assert client.get(reverse("usage:rate_remove", args=[rate.pk])).status_code == 405
     assert client.post(reverse("usage:rate_remove", args=[rate.pk])).status_code == 404
+
+
+@pytest.mark.parametrize("hour", [0, 1])
+def test_rate_that_is_saved_as_it_is_shown_keeps_its_times(client, root, hour):
+    begin, end = datetime(2027, 6, 1, 1, 30, 45, 5, tzinfo=UTC), datetime(2027, 10, 31, hour, 30, tzinfo=UTC)
+    rate = price("2.50", since=begin, valid_until=end, product="H100")
+    root.timezone = "Europe/Berlin"
+    root.save(update_fields=["timezone"])
+    client.force_login(root)
+    address = reverse("usage:rate_edit", args=[rate.pk])
+    shown = sent(client.get(address).text)
+    assert shown["valid_until"] == "2027-10-31T02:30"
+    response = client.post(
+        address, shown | {"title": "Another", "driver": "", "cluster": "", "expression": ""}
+    )
+    assert response.status_code == 302
+    rate.refresh_from_db()
+    assert (rate.title, rate.valid_from, rate.valid_until) == ("Another", begin, end)

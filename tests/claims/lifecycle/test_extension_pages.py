@@ -123,7 +123,7 @@ def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(
     [
         ({"span": "soon"}, "Enter a duration"),
         ({"span": "other"}, "Say until when."),
-        ({"span": "other", "until": "tomorrow"}, "Write a date and a time"),
+        ({"span": "other", "until": "tomorrow"}, "Enter a date and a time"),
         ({"span": "other", "until": "2020-01-01T00:00"}, "anyway; a later time extends it."),
     ],
 )
