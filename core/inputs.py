@@ -345,7 +345,7 @@ class LocalMoment(forms.DateTimeField):
             found = super().to_python(value)
             return None if found is None else found.astimezone(UTC)
         except ValidationError as refusal:
-            if refusal.code != "ambiguous_timezone":
+            if refusal.code != "ambiguous_timezone" or not refusal.params:
                 raise
             local = timezone.make_aware(refusal.params["datetime"])
         instant = local.astimezone(UTC)

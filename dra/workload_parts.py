@@ -43,7 +43,7 @@ class ClaimUse:
     devices), None where their number is known only once they are allocated. `vendor` is a key of
     `IMAGES` below. `claim_id` is the portal's id, "" if it has none. With `separate`, each request is for a
     container of its own. `partial` are shares and partitions of a GPU. `memory_part` is the part of a
-    device's memory that the claim may use, None if unknown.
+    device's memory that the claim may use, or with `each_process` each process of it; None if unknown.
     """
 
     name: str
@@ -56,6 +56,7 @@ class ClaimUse:
     separate: bool = False
     partial: bool = False
     memory_part: Fraction | None = Fraction(1)
+    each_process: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,7 @@ def memory_part(spec: Json, device_memory: int) -> Fraction | None:
     driver.
     """
     amounts = [amount for row in device_requests(spec) for amount in _memory_amounts(row.capacity)]
-    for config in (spec.get("devices") or {}).get("config") or ():
-        sharing = ((config.get("opaque") or {}).get("parameters") or {}).get("sharing") or {}
-        if limit := (sharing.get("mpsConfig") or {}).get("defaultPinnedDeviceMemoryLimit"):
-            amounts.append(str(limit))
+    amounts += _process_limits(spec)
     if not amounts:
         return Fraction(1)
     with suppress(QuantityError):
@@ -172,6 +170,22 @@ def memory_part(spec: Json, device_memory: int) -> Fraction | None:
             limit = min(Quantity.parse(amount).bytes for amount in amounts)
             return min(Fraction(limit, device_memory), Fraction(1))
     return None
+
+
+def limits_each_process(spec: Json) -> bool:
+    """Return whether only the pinned memory of MPS limits memory: it is that of each process, not of all."""
+    shares = any(_memory_amounts(row.capacity) for row in device_requests(spec))
+    return bool(_process_limits(spec)) and not shares
+
+
+def _process_limits(spec: Json) -> list[str]:
+    parameters = [
+        (config.get("opaque") or {}).get("parameters") or {}
+        for config in (spec.get("devices") or {}).get("config") or ()
+    ]
+    sharing = [one.get("sharing") or {} for one in parameters]
+    limits = [(one.get("mpsConfig") or {}).get("defaultPinnedDeviceMemoryLimit") for one in sharing]
+    return [str(limit) for limit in limits if limit]
 
 
 def _memory_amounts(capacity: Json) -> list[str]:

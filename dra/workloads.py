@@ -145,12 +145,14 @@ def jupyter(use: ClaimUse, options: WorkloadOptions) -> list[Manifest]:
 def memory_utilization(use: ClaimUse, options: WorkloadOptions) -> Decimal | None:
     """
     Return the part of a GPU's memory that each vLLM may take, so that all pods of the claim fit; None where
-    it is the usual 0.9 (vLLM, `--gpu-memory-utilization`) or unknown.
+    it is the usual 0.9 (vLLM, `--gpu-memory-utilization`) or unknown. A limit of each process is not divided
+    among the pods unless they do not fit.
     """
     sharers = 1 if use.template else pod_count(use, options)
     if use.memory_part is None or (use.memory_part == 1 and sharers == 1):
         return None
-    percent = int(VLLM_MEMORY * use.memory_part / sharers * 100)
+    part = min(use.memory_part, Fraction(1, sharers)) if use.each_process else use.memory_part / sharers
+    percent = int(VLLM_MEMORY * part * 100)
     return Decimal(max(percent, 1)).scaleb(-2)
 
 

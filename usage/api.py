@@ -41,11 +41,13 @@ from usage.inexact import approximations
 from usage.models import ClosedMonth, Rate
 from usage.opencost import (
     AGGREGATES,
+    UNSUPPORTED,
     AllocationQuery,
     allocation_sets,
     parse_aggregate,
     parse_step,
     parse_window,
+    require_ignorable,
 )
 from usage.rate_matches import require_expression
 from usage.rate_preview import preview
@@ -453,14 +455,19 @@ OPENCOST = (
         "window",
         str,
         description=(
-            "today, yesterday, week, lastweek, month, lastmonth, days such as 7d, which is the default, or "
-            "two times at 00:00 UTC."
+            "today, yesterday, week, lastweek, month, lastmonth; today and the days before it, such as 7d, "
+            "which is the default, or 1w; hours or minutes until now, such as 24h; or two times."
         ),
     ),
     OpenApiParameter("aggregate", str, description=f"Of {', '.join(AGGREGATES)}; one claim without any."),
     OpenApiParameter("step", str, description="Days of each set, such as 1d; the window by default."),
-    OpenApiParameter("accumulate", bool, description="True: one set, whatever the step."),
+    OpenApiParameter("accumulate", bool, description="True: one set, whatever the step; “day”: one per day."),
     OpenApiParameter("includeIdle", bool, description="Adds what nobody held and what unmanaged claims did."),
+    *(
+        OpenApiParameter(name, str, description="Of OpenCost; ignored if empty or false, else refused.")
+        for name in UNSUPPORTED
+    ),
+    OpenApiParameter("resolution", str, description="Of OpenCost's queries; ignored."),
 )
 
 
@@ -482,16 +489,21 @@ class OpenCostView(APIView):
         """
         Costs in the shape of OpenCost's /allocation/compute; for platform admins.
 
-        They are those of stored days; with window=today those of today until now.
+        They are those of stored days; today until now, and windows of hours, are computed from allocations.
         """
         require_admin(user_of(request))
         now, asked_for = timezone.now(), request.query_params
-        period = parse_window(asked_for.get("window", "7d"), now=now)
-        step = "" if _is_true(asked_for.get("accumulate", "")) else asked_for.get("step", "")
+        require_ignorable(asked_for)
+        span = parse_window(asked_for.get("window", "7d"), now=now)
+        step, accumulate = asked_for.get("step", ""), asked_for.get("accumulate", "")
+        if accumulate == "day":
+            step = step or "1d"
+        elif _is_true(accumulate):
+            step = ""
         asked = AllocationQuery(
-            period,
+            span,
             parse_aggregate(asked_for.get("aggregate", "")),
-            parse_step(step, period),
+            parse_step(step, span),
             idle=_is_true(asked_for.get("includeIdle", "")),
         )
         sets = allocation_sets(asked, now=now)

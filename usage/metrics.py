@@ -35,7 +35,7 @@ class LedgerCollector(Collector):
             "How long ago the last closed month (UTC) ended; 0 without one.",
         )
         changed = GaugeMetricFamily(
-            "dragoman_ledger_changed_days",
+            "dragoman_ledger_changed",
             "Closed days from the first that changed on: they may get corrections, and are not compared yet.",
         )
         now = timezone.now()

@@ -2,19 +2,19 @@
 Costs in the shape of OpenCost's `/allocation/compute`, for dashboards that read it.
 
 Names and units are those of OpenCost (`core/pkg/opencost/allocation_json.go`): hours, minutes and one
-currency. Figures are sums of stored days, like the report of the fleet, so they have the same cents. The
-window `today` is computed from allocations until now; in longer windows today follows tomorrow. Of a claim,
-only its GPUs are charged: costs of CPU, memory, volumes and network are 0, and quantities that the portal
-does not know are null.
+currency. Figures are sums of stored days, like the report of the fleet, so they have the same cents. Days
+that are not stored yet, today until now among them, and windows of hours are computed from allocations. Of a
+claim, only its GPUs are charged: costs of CPU, memory, volumes and network are 0, and quantities that the
+portal does not know are null.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
@@ -23,7 +23,7 @@ from django.utils.dateparse import parse_datetime
 from core.errors import Invalid
 from core.models import Installation
 from usage.cost import CURRENCY_UNIT, Cost, Interval, LedgerEntry, rounded, six_digits, total
-from usage.daily import DAY, stored_until, utc_day
+from usage.daily import DAY, midnight, stored_until, utc_day
 from usage.daily_sums import ACTIVITY, HELD
 from usage.fleet_report import GroupBy, Period, fleet_report, month_of
 from usage.focus import ChargedClaim, entries_since
@@ -31,6 +31,8 @@ from usage.rates import RateCard
 
 MOST = 5_000  # allocations in one answer
 LONGEST = 366  # days
+LONGEST_OF_HOURS = timedelta(days=7)  # of a window that is computed from allocations
+UNSUPPORTED = "filter", "shareIdle", "idleByNode", "shareLB", "includeProportionalAssetResourceCosts"
 IDLE, UNALLOCATED = "__idle__", "__unallocated__"  # names of OpenCost
 KIND = "resourceclaim"
 # What `aggregate` may name, with its column; a claim is the controller of its devices.
@@ -85,12 +87,14 @@ NOT_KNOWN = (
 # The question.
 
 
-def parse_window(text: str, *, now: datetime) -> Period:
+def parse_window(text: str, *, now: datetime) -> Interval:
     """
-    Return the days (UTC) of `today`, `yesterday`, `week`, `lastweek`, `month`, `lastmonth`, `7d`, `48h`, or a
-    pair of dates, times or seconds since 1970 such as `2026-11-01T00:00:00Z,2026-11-08T00:00:00Z`.
+    Return the time of `today`, `yesterday`, `week`, `lastweek`, `month`, `lastmonth`, `7d`, `1w`, `24h`,
+    `30m`, or a pair of dates, times or seconds since 1970 such as
+    `2026-11-01T00:00:00Z,2026-11-08T00:00:00Z`.
 
-    Weeks begin on Sunday, as OpenCost's do. Raises Invalid for anything else: costs are kept per day.
+    As in OpenCost, weeks begin on Sunday, days are today and those before it, and hours and minutes end now.
+    Raises Invalid for anything else.
     """
     today = utc_day(now)
     tomorrow = today + DAY
@@ -105,51 +109,70 @@ def parse_window(text: str, *, now: datetime) -> Period:
         "lastmonth": month_of(month.first - DAY),
     }
     if text in words:
-        return words[text]
+        return words[text].span
     if days := _days(text):
-        return Period(tomorrow - days * DAY, tomorrow)
-    first, comma, end = text.partition(",")
-    period = Period(_midnight(first), _midnight(end)) if comma else None
-    if period is None:
+        return Period(tomorrow - days * DAY, tomorrow).span
+    if hours := re.fullmatch(r"([1-9]\d{0,4})([hm])", text):
+        length = timedelta(minutes=int(hours[1]) * (60 if hours[2] == "h" else 1))
+        span: Interval | None = Interval(now - length, now)
+    else:
+        first, comma, end = text.partition(",")
+        span = Interval(_moment(first), _moment(end)) if comma else None
+    if span is None:
         raise Invalid(
-            f"A window is one of {', '.join(words)}, a number of days such as 7d, or two days such as "
+            f"A window is one of {', '.join(words)}, a time such as 7d, 1w, 24h or 30m, or two times such as "
             f"2026-11-01T00:00:00Z,2026-11-08T00:00:00Z; “{text[:60]}” was sent.",
             field="window",
         )
-    if not 0 < (period.end - period.first).days <= LONGEST:
-        raise Invalid(f"A window has 1 to {LONGEST} days, and ends after it begins.", field="window")
-    return period
+    if not timedelta(0) < span.end - span.start <= timedelta(days=LONGEST):
+        raise Invalid(f"A window has at most {LONGEST} days, and ends after it begins.", field="window")
+    if not is_days(span) and span.end - span.start > LONGEST_OF_HOURS:
+        raise Invalid(
+            "A window of more than 7 days begins and ends at 00:00 UTC: costs are kept per day. Ask for "
+            "days, such as 30d.",
+            field="window",
+        )
+    return span
+
+
+def is_days(span: Interval) -> bool:
+    """Return whether a span begins and ends at midnight (UTC)."""
+    return all(moment == midnight(utc_day(moment)) for moment in (span.start, span.end))
 
 
 def _days(text: str) -> int:
-    """Return the number of days of “7d” or “48h”; 0 for anything else."""
-    found = re.fullmatch(r"([1-9]\d{0,3})([dh])", text)
-    number = int(found[1]) if found else 0
-    if not found or (found[2] == "h" and number % 24):
-        return 0
-    days = number if found[2] == "d" else number // 24
+    """Return the number of days of “7d” or “1w”; 0 for anything else."""
+    found = re.fullmatch(r"([1-9]\d{0,3})([dw])", text)
+    days = int(found[1]) * (7 if found[2] == "w" else 1) if found else 0
     return days if days <= LONGEST else 0
 
 
-def _midnight(text: str) -> date:
-    """Return the day that begins at a time in UTC; raise Invalid for any other."""
+def _moment(text: str) -> datetime:
+    """Return a time in UTC; a date is its midnight. Raises Invalid."""
     try:
         if re.fullmatch(r"\d{1,11}", text):
             moment: datetime | None = datetime.fromtimestamp(int(text), UTC)
         else:
             moment = parse_datetime(text if "T" in text else f"{text}T00:00:00Z")
+        moment = moment.astimezone(UTC) if moment and moment.tzinfo else None
     except (ValueError, OverflowError):
         moment = None
-    if moment is None or moment.tzinfo is None:
+    if moment is None:
         raise Invalid(f"“{text[:40]}” is not a time such as 2026-11-01T00:00:00Z.", field="window")
-    moment = moment.astimezone(UTC)
-    if moment.year > 9990:
+    if not 1971 <= moment.year <= 9990:
         raise Invalid(f"There are no costs in the year {moment.year}.", field="window")
-    if moment != moment.replace(hour=0, minute=0, second=0, microsecond=0) or moment.year < 1971:
-        raise Invalid(
-            f"Costs are kept per day: a window begins and ends at 00:00 UTC, not {text[:40]}.", field="window"
-        )
-    return moment.date()
+    return moment
+
+
+def require_ignorable(asked: Mapping[str, str]) -> None:
+    """Raise Invalid for a parameter of OpenCost that would change the answer; empty or false does not."""
+    for name in UNSUPPORTED:
+        if asked.get(name, "").lower() not in ("", "false"):
+            raise Invalid(
+                f"{name} is not supported: leave it out. Each cost is of one claim, and what nobody held "
+                "stays __idle__; window, aggregate, step, accumulate and includeIdle choose the answer.",
+                field=name,
+            )
 
 
 def parse_aggregate(text: str) -> tuple[str, ...]:
@@ -157,16 +180,23 @@ def parse_aggregate(text: str) -> tuple[str, ...]:
     names = tuple(name for name in text.split(",") if name) or ONE_CLAIM
     if unknown := [name for name in names if name not in AGGREGATES]:
         raise Invalid(
-            f"“{unknown[0][:40]}” is not known here. Aggregate by {', '.join(AGGREGATES)}.", field="aggregate"
+            f"“{unknown[0][:40]}” is not known here: a claim is charged, not its pods, containers or node. "
+            f"Aggregate by {', '.join(AGGREGATES)}.",
+            field="aggregate",
         )
     return tuple(dict.fromkeys(names))
 
 
-def parse_step(text: str, period: Period) -> int:
-    """Return the days of each set; without a step, all days of the period."""
-    if text and not _days(text):
+def parse_step(text: str, span: Interval) -> int:
+    """Return the days of each set; without a step, all days of the window."""
+    days = (
+        int(text[:-1]) // 24
+        if re.fullmatch(r"[1-9]\d{0,3}h", text) and not int(text[:-1]) % 24
+        else _days(text)
+    )
+    if text and not days:
         raise Invalid(f"A step is a number of days such as 1d; “{text[:20]}” was sent.", field="step")
-    return _days(text) or max(len(period.days), 1)
+    return days or -((span.start - span.end) // DAY)
 
 
 # The answer.
@@ -185,9 +215,9 @@ class Aggregated:
 
 @dataclass(frozen=True, slots=True)
 class AllocationQuery:
-    """`step` is in days; `idle` adds what nobody held, and what unmanaged claims did."""
+    """`step` is in days; `idle` adds what nobody held, and what unmanaged claims did, on stored days."""
 
-    period: Period
+    span: Interval
     aggregate: tuple[str, ...]
     step: int
     idle: bool = False
@@ -195,14 +225,24 @@ class AllocationQuery:
 
 def allocation_sets(asked: AllocationQuery, *, now: datetime) -> list[dict[str, dict[str, Any]]]:
     """
-    Return a set per step, each with its allocations by name; two queries, and those of the report per step
-    with idle costs. Raises Invalid for more than MOST allocations.
+    Return a set per step up to now, each with its allocations by name: two queries for the stored days, two
+    for each step that is not stored, and those of the report per step with idle costs. Raises Invalid for
+    more than MOST allocations.
     """
     currency = Installation.load().currency
-    if asked.period.first == utc_day(now):
-        return [_today(asked, currency, now)]
-    period = asked.period.until(min(stored_until() or asked.period.first, utc_day(now)))
-    steps = list(_steps(period, asked.step))
+    first = utc_day(asked.span.start)
+    period = Period(first, first)
+    if is_days(asked.span):
+        stored = min(stored_until() or first, utc_day(now), utc_day(asked.span.end))
+        period = Period(first, max(first, stored))
+    elif asked.idle:
+        raise Invalid(
+            "What nobody held is known per day: ask for days, such as 7d, or leave includeIdle out.",
+            field="includeIdle",
+        )
+    steps = list(_steps(Interval(asked.span.start, min(asked.span.end, now)), asked.step))
+    if not steps:
+        return [{}]
     found: list[dict[tuple[str, ...], Aggregated]] = [defaultdict(Aggregated) for _ in steps]
     for names, step, money, held, amount, measured, used, products in _rows(ENTRIES, asked, period):
         one = found[step][tuple(names)]
@@ -212,35 +252,32 @@ def allocation_sets(asked: AllocationQuery, *, now: datetime) -> list[dict[str, 
         one.measured += int(measured)
         one.used += int(used)
         one.products.update(products)
-    for names, step, money, amount in _rows(CORRECTED, asked, period):
+    booked = Period(first, utc_day(steps[-1].end - timedelta.resolution) + DAY)
+    for names, step, money, amount in _rows(CORRECTED, asked, booked) if is_days(asked.span) else ():
         if money:
             found[step][tuple(names)].corrections.add(Cost(exact={money: int(amount)}))
             require_few(sum(map(len, found)))
     sets = []
-    for days, of_step in zip(steps, found, strict=True):
+    for span, of_step in zip(steps, found, strict=True):
+        _add_unstored(of_step, asked, Interval(max(span.start, period.span.end), span.end))
+        require_few(sum(map(len, found)))
         named = {
-            "/".join(names): _document(names, one, asked, days.span, currency)
+            "/".join(names): _document(names, one, asked, span, currency)
             for names, one in sorted(of_step.items())
         }
-        sets.append(named | (_rest(asked, days, currency, now) if asked.idle else {}))
+        days = Period(utc_day(span.start), min(period.end, utc_day(span.end)))
+        sets.append(named | (_rest(asked, days, currency, now) if asked.idle and days.days else {}))
     return sets
 
 
-def _today(asked: AllocationQuery, currency: str, now: datetime) -> dict[str, dict[str, Any]]:
-    """
-    Return the set of today until now: the entries that FOCUS has of it. Nothing is known yet of efficiency
-    and of what nobody held.
-    """
-    span = Interval(asked.period.span.start, now)
-    found: dict[tuple[str, ...], Aggregated] = defaultdict(Aggregated)
-    for claim, entry, owner, *_ in entries_since(span, RateCard.load()) if span.start < span.end else ():
-        one = found[tuple(OF_ENTRY[name](claim, entry, owner) for name in asked.aggregate)]
+def _add_unstored(of_step: dict[tuple[str, ...], Aggregated], asked: AllocationQuery, span: Interval) -> None:
+    """Add the entries that FOCUS has of a time that is not stored. Nothing is known yet of its efficiency."""
+    if span.start >= span.end:
+        return
+    for claim, entry, owner, *_ in entries_since(span, RateCard.load()):
+        one = of_step[tuple(OF_ENTRY[name](claim, entry, owner) for name in asked.aggregate)]
         one.cost.add(entry.cost)
         one.products.add(entry.line.product)
-    require_few(len(found))
-    return {
-        "/".join(names): _document(names, one, asked, span, currency) for names, one in sorted(found.items())
-    }
 
 
 # The values of `AGGREGATES` of an entry that is not stored.
@@ -266,11 +303,11 @@ def require_few(number: int) -> None:
         )
 
 
-def _steps(period: Period, days: int) -> Iterator[Period]:
-    first = period.first
-    while first < period.end:
-        yield Period(first, min(first + days * DAY, period.end))
-        first += days * DAY
+def _steps(span: Interval, days: int) -> Iterator[Interval]:
+    start = span.start
+    while start < span.end:
+        yield Interval(start, min(start + days * DAY, span.end))
+        start += days * DAY
 
 
 def _rows(sql: str, asked: AllocationQuery, period: Period) -> Iterator[Sequence[Any]]:

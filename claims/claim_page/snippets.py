@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from shlex import quote
 from textwrap import wrap
 
-from claims.models import Claim
+from django.db.models import Exists, Max, OuterRef
+
+from claims.models import Claim, Delivery
 from claims.plans.plan import CLAIM_LABEL, claim_use, delivery_kind
 from cluster.protocol import INFERENCE_SERVICE, NOTEBOOK, PYTORCH_JOB, Kind
 from core.text import counted
@@ -34,6 +36,7 @@ from dra.workload_parts import (
 )
 from dra.workloads import MODEL
 from inventory.cluster_snapshot import current_snapshot
+from inventory.models import Device
 
 type VendorContainers = Callable[[ClaimUse, WorkloadOptions], list[Manifest]]
 
@@ -325,8 +328,18 @@ NVIDIA = "nvidia"  # the only vendor with CUDA
 
 
 def placement_for(claim: Claim) -> Placement:
-    """Return which devices and nodes of its cluster the claim could get."""
-    return claim_placement(current_snapshot(claim.cluster), claim.spec)
+    """
+    Return which devices and nodes of its cluster the claim could get. What limits memory is a part of the
+    largest device that it holds, once it does; one query then.
+    """
+    placement = claim_placement(current_snapshot(claim.cluster), claim.spec)
+    if not placement.memory or claim.delivery == Delivery.TEMPLATE:
+        return placement
+    place = {"driver": OuterRef("driver"), "pool": OuterRef("pool"), "device": OuterRef("name")}
+    held = Device.objects.filter(
+        Exists(claim.allocations.filter(ended_at=None, **place)), cluster=claim.cluster, gone_at=None
+    )
+    return replace(placement, memory=held.aggregate(most=Max("memory_bytes"))["most"] or placement.memory)
 
 
 def cuda_check(snippet: Snippet, options: WorkloadOptions, placement: Placement) -> cuda.CudaCheck | None:

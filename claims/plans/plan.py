@@ -35,6 +35,7 @@ from dra.workload_parts import (
     WorkloadOptions,
     is_partial,
     is_separate,
+    limits_each_process,
     memory_part,
     request_counts,
 )
@@ -429,6 +430,7 @@ def claim_use(claim: Claim, placement: Placement | None = None) -> ClaimUse:
         separate=is_separate(claim.spec),
         partial=is_partial(claim.spec),
         memory_part=memory_part(claim.spec, placement.memory if placement else 0),
+        each_process=limits_each_process(claim.spec),
     )
 
 

@@ -149,7 +149,7 @@ def _stamps(*, is_admin: bool) -> Prepared:
     Return the query of the counts of a person, of their claims on Home, with those that ended after a time,
     and of what all readers of Home share: telemetry, rates, the catalogue and its checks.
     """
-    digest = "(SELECT md5(string_agg(({})::text, ' ' ORDER BY {})) FROM {})"
+    digest = "(SELECT sha256(convert_to(string_agg(({})::text, ' ' ORDER BY {}), 'UTF8')) FROM {})"
     shared = (
         digest.format("sampled_at", "cluster_id", Collection._meta.db_table),
         digest.format("rate", "id", f"{Rate._meta.db_table} rate"),

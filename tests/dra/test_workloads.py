@@ -19,6 +19,7 @@ from dra.workload_parts import (
     environment,
     is_partial,
     is_separate,
+    limits_each_process,
     memory_part,
     pod_count,
 )
@@ -135,13 +136,16 @@ MPS = {"sharing": {"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLi
         ({"memory": "90Gi"}, {}, 80 << 30, Fraction(1)),
         ({"cores": "2"}, {}, 80 << 30, Fraction(1)),
         ({}, MPS, 40 << 30, Fraction(1, 4)),
+        ({"memory": "5Gi"}, MPS, 40 << 30, Fraction(1, 8)),
         ({"memory": "much"}, {}, 40 << 30, None),
     ],
 )
 def test_part_of_a_devices_memory(capacity, parameters, memory, part):
     request = asks("gpu", "gpu.nvidia.com", capacity={"requests": capacity})
     config = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}]
-    assert memory_part({"devices": {"requests": [request], "config": config}}, memory) == part
+    spec = {"devices": {"requests": [request], "config": config}}
+    assert memory_part(spec, memory) == part
+    assert limits_each_process(spec) is (parameters == MPS and not capacity)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +159,10 @@ def test_part_of_a_devices_memory(capacity, parameters, memory, part):
         (TEMPLATE, {"pods": 2}, None),
         (replace(TEMPLATE, memory_part=Fraction(1, 2)), {"pods": 2}, "0.45"),
         (replace(NAMED, memory_part=Fraction(1, 200)), {"pods": 4}, "0.01"),
+        # 10 GiB for each process of an H200 with 141 GiB, whatever the number of pods that fit.
+        (replace(NAMED, memory_part=Fraction(10, 141), each_process=True), {"pods": 2}, "0.06"),
+        (replace(NAMED, memory_part=Fraction(10, 141), each_process=True), {}, "0.06"),
+        (replace(NAMED, memory_part=Fraction(1, 2), each_process=True), {"pods": 4}, "0.22"),
     ],
 )
 @pytest.mark.parametrize("make", [workloads.vllm, workloads.inference_service])

@@ -1,6 +1,7 @@
 """Rules of the house that a reader cannot see at a glance, checked on the sources."""
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -78,3 +79,10 @@ def test_no_template_needs_what_the_content_security_policy_forbids(attribute):
 def test_nothing_of_other_people_is_committed():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert not [name for name in listed.splitlines() if "vendor/" in name or "node_modules/" in name]
+
+
+def test_nothing_computes_md5():
+    """PostgreSQL and Python of a site that keeps to FIPS 140 refuse it."""
+    source = list(paths(*PACKAGES))
+    assert len(source) > 300
+    assert [str(path) for path in source if re.search(r"\bmd5\b", path.read_text(), re.IGNORECASE)] == []

@@ -16,7 +16,7 @@ from tests.factories import make_claim, make_cluster, make_team, make_user
 from tests.usage.conftest import H100, NOON, hold, measure, price
 from usage import opencost
 from usage.closing import close_month
-from usage.cost import CURRENCY_UNIT
+from usage.cost import CURRENCY_UNIT, Interval
 from usage.daily import forget_from, store_days
 from usage.fleet_report import GroupBy, Period, fleet_report, month_of
 from usage.focus import COLUMNS, focus_rows
@@ -166,7 +166,7 @@ def test_steps_cut_the_window_and_accumulate_does_not(claim, ask):
         ("month", (11, 1), (11, 18)),
         ("lastmonth", (10, 1), (11, 1)),
         ("7d", (11, 11), (11, 18)),
-        ("48h", (11, 16), (11, 18)),
+        ("1w", (11, 11), (11, 18)),
         ("2026-11-01T00:00:00Z,2026-11-03T00:00:00Z", (11, 1), (11, 3)),
         ("2026-11-01,2026-11-03", (11, 1), (11, 3)),
         ("2026-11-01T01:00:00+01:00,2026-11-03T00:00:00Z", (11, 1), (11, 3)),
@@ -174,7 +174,49 @@ def test_steps_cut_the_window_and_accumulate_does_not(claim, ask):
     ],
 )
 def test_windows_are_those_of_opencost(text, first, end):
-    assert parse_window(text, now=NOON) == Period(date(2026, *first), date(2026, *end))
+    assert parse_window(text, now=NOON) == Period(date(2026, *first), date(2026, *end)).span
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("24h", NOON - DAY, NOON),
+        ("25h", NOON - 25 * HOUR, NOON),
+        ("30m", NOON - HOUR / 2, NOON),
+        ("2026-11-15T12:00:00Z,2026-11-17T00:00:00Z", NOON - 2 * DAY, MIDNIGHT + DAY),
+    ],
+)
+def test_window_of_hours_is_computed_from_allocations(claim, ask, text, start, end):
+    price("2.5")
+    hold(claim, MIDNIGHT - 9 * DAY, NOON - 10 * timedelta(minutes=1))
+    store_days(now=NOON)
+    assert parse_window(text, now=NOON) == Interval(start, end)
+    [found] = ask(window=text, resolution="1m", shareIdle="false", filter="")
+    [one] = found.values()
+    held = min(end, NOON - 10 * timedelta(minutes=1)) - start
+    assert one["gpuHours"] == pytest.approx(held / HOUR, abs=1e-5)
+    assert cents(one["gpuCost"]) == round(Decimal("2.5") * Decimal(str(one["gpuHours"])), 2)
+    assert one["minutes"] == (end - start) / timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_days_until_now_are_the_bills_of_all_of_them(claim, ask, stored):
+    """Also early in the day, as long as the day before is not stored."""
+    price("1")
+    hold(claim, MIDNIGHT - 30 * DAY, None)
+    if stored:
+        store_days(now=NOON)
+    [found] = ask(aggregate="cluster")
+    assert (found["fra-1"]["gpuHours"], found["fra-1"]["minutes"]) == (156, 6.5 * 24 * 60)
+    assert found["fra-1"]["gpuCount"] == 1
+    sets = ask(aggregate="cluster", accumulate="day")
+    assert [of_day["fra-1"]["gpuHours"] for of_day in sets] == [24] * 6 + [12]
+    at = list(COLUMNS).index
+    rows = focus_rows(month_of(NOON.date()), now=NOON)
+    billed = sum(
+        Decimal(row[at("BilledCost")]) for row in rows if row[at("ChargePeriodStart")] >= "2026-11-11"
+    )
+    assert billed == cents(found["fra-1"]["gpuCost"]) == 156
 
 
 @pytest.mark.parametrize(
@@ -182,17 +224,21 @@ def test_windows_are_those_of_opencost(text, first, end):
     [
         ({"window": ""}, "A window is one of"),
         ({"window": "soon"}, "A window is one of"),
-        ({"window": "30m"}, "A window is one of"),
-        ({"window": "25h"}, "A window is one of"),
         ({"window": "400d"}, "A window is one of"),
-        ({"window": "2026-11-01T12:00:00Z,2026-11-03T00:00:00Z"}, "begins and ends at 00:00 UTC"),
-        ({"window": "2026-11-03,2026-11-01"}, "1 to 366 days"),
+        ({"window": "2026-11-01T12:00:00Z,2026-11-13T00:00:00Z"}, "begins and ends at 00:00 UTC"),
+        ({"window": "169h"}, "Ask for days, such as 30d"),
+        ({"window": "24h", "includeIdle": "true"}, "ask for days, such as 7d"),
+        ({"window": "2026-11-03,2026-11-01"}, "at most 366 days"),
         ({"window": "2026-13-03,x"}, "is not a time"),
         ({"window": "9999-12-31,9999-12-31"}, "no costs in the year 9999"),
         ({"window": "7d", "aggregate": "pod"}, "Aggregate by cluster, namespace"),
         ({"window": "7d", "step": "1m"}, "A step is a number of days"),
         ({"window": "7d", "includeIdle": "maybe"}, "true or false"),
-        ({"window": "7d", "filter": "x"}, "Unknown parameter filter"),
+        ({"window": "7d", "filter": 'namespace:"x"'}, "filter is not supported"),
+        ({"window": "7d", "shareIdle": "true"}, "shareIdle is not supported"),
+        ({"window": "7d", "aggregate": "node"}, "a claim is charged, not its pods"),
+        ({"window": "7d", "accumulate": "week"}, "true or false"),
+        ({"window": "7d", "colour": "x"}, "Unknown parameter colour"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_a_sentence(client, root, query, message):

@@ -37,7 +37,7 @@ def ledger():
 
 
 def test_without_anything_to_store_the_ledger_has_no_age(db):
-    assert ledger() == {"stored_age_seconds": 0, "closed_age_seconds": 0, "changed_days": 0}
+    assert ledger() == {"stored_age_seconds": 0, "closed_age_seconds": 0, "changed": 0}
 
 
 def test_age_of_the_last_stored_day_and_closed_month(django_assert_num_queries):
@@ -46,7 +46,7 @@ def test_age_of_the_last_stored_day_and_closed_month(django_assert_num_queries):
         assert ledger() == {
             "stored_age_seconds": DAY / 2,
             "closed_age_seconds": 16.5 * DAY,
-            "changed_days": 0,
+            "changed": 0,
         }
 
 
@@ -59,7 +59,7 @@ def test_closed_days_from_the_first_that_changed_wait_to_be_compared():
     StoredDays.objects.create(
         pk=1, until=date(2026, 11, 17), closed_until=date(2026, 11, 1), check_from=date(2026, 10, 28)
     )
-    assert ledger()["changed_days"] == 4
+    assert ledger()["changed"] == 4
 
 
 def test_age_of_the_last_collection_by_cluster_and_source(fra, django_assert_num_queries):

@@ -1,13 +1,19 @@
 """The manifests of a claim over the API: the options of the page, and its sentences."""
 
+import re
+
 import pytest
 import yaml
+from django.utils import timezone
 from rest_framework.test import APIClient
 
+from claims.models import Allocation
 from demo.controlplane import machines
 from inventory import cluster_snapshot
+from inventory.models import Device, ResourceSlice
 from tests.claims.published import mirrored
-from tests.factories import make_claim, make_spec
+from tests.dra.test_workloads import MPS
+from tests.factories import make_allocation, make_claim, make_spec
 
 pytestmark = pytest.mark.django_db
 
@@ -47,6 +53,30 @@ def test_vllm_on_a_share_takes_its_part_of_the_largest_device(get, vision):
     assert "--gpu-memory-utilization=0.22" in container["command"]  # 0.9 × 20 GiB of 81559 MiB
     assert {"name": "CLAIM_ID", "value": str(claim.pk)} in container["env"]
     assert container["resources"]["requests"] == {"cpu": "1", "memory": "4Gi"}
+
+
+def test_vllm_on_a_held_device_takes_its_part_of_that_one(get, vision):
+    claim = vision.claims.get(name="sam2")
+    config = {"driver": "gpu.nvidia.com", "parameters": MPS}
+    spec = make_spec(1)
+    spec["devices"]["config"] = [{"opaque": config, "requests": ["gpu"]}]
+    type(claim).objects.filter(pk=claim.pk).update(spec=spec)
+
+    def utilization(pods):
+        (snippet,) = get(kind="vllm", pods=pods).json()["snippets"]
+        return re.findall(r"gpu-memory-utilization=([\d.]+)", snippet["text"])
+
+    assert utilization(2) == ["0.11"]  # 0.9 × 10 GiB of 81559 MiB, for each process
+    place = {"driver": "gpu.nvidia.com", "pool": "a100-a"}
+    for name, gib in (("gpu-0", 40), ("gpu-1", 80)):
+        published = ResourceSlice.objects.get(node_name="a100-a")
+        Device.objects.create(
+            cluster=claim.cluster, slice=published, name=name, memory_bytes=gib * 2**30, **place
+        )
+    make_allocation(claim, timezone.now(), None, device="gpu-0", **place)
+    assert utilization(2) == ["0.22"]
+    Allocation.objects.update(ended_at=timezone.now())
+    assert utilization(2) == ["0.11"]
 
 
 def test_image_of_ngc_is_checked_by_its_month(get):
