@@ -239,17 +239,23 @@ def plan_request(
     name: str = "",
     alternatives: Sequence[Profile] = (),
     together: Sequence[ProfileCount] = (),
+    like: RequestPlan | None = None,
 ) -> RequestPlan:
     """
     Return the plan of a request with all its problems.
 
     `alternatives` are tried in their order if `profile` does not fit; the profiles in `together` are taken
     as well, each with its own number of devices. `duration` None is the default of the profile; without a
-    `name` one is generated. Raise Conflict for a retired profile.
+    `name` one is generated. What `like` knows of the same team, cluster and name is not read again. Raise
+    Conflict for a retired profile.
     """
     combined = combine((profile, devices), alternatives=alternatives, further=together)
     spec, version = combined.spec, combined.options[0].version
-    ((namespace, classes, revision, version_of_cluster),) = PLACE.rows(team.pk, cluster.pk)
+    if like is not None:
+        place: tuple[Any, ...] = (like.namespace, (), *(like.mirrored or (0, "")))
+    else:
+        (place,) = PLACE.rows(team.pk, cluster.pk)
+    namespace, classes, revision, version_of_cluster = place
     plan = RequestPlan(
         team=team,
         cluster=cluster,
@@ -273,7 +279,7 @@ def plan_request(
         + _cluster_problems(plan)
         + namespace_problems(plan.spec, plan.cluster, plan.namespace)
         + _size_problems(plan)
-        + _name_problems(plan, given=bool(name))
+        + _name_problems(plan, given=bool(name) and like is None)
     )
     spec_problems = validation.problems(spec, set(classes) or None)  # None: no classes in the mirror yet
     plan.problems.extend(problem.message for problem in spec_problems)

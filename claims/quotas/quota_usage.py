@@ -353,10 +353,12 @@ def usage_lines(
     charge: Mapping[str, int],
     profiles: Mapping[Profile, int],
     claims: int = 1,
+    with_guarantees: bool = True,
 ) -> list[QuotaLine]:
     """
     Return what a request does to each quota it counts against; a class without a row of the team does not
     fit. `charge` is devices per class, `profiles` devices per profile, `claims` how many claims it may make.
+    No query without the guarantees of other teams.
     """
     of_claims = [usage for usage in usages if usage.quota.counts == Quota.Counts.CLAIMS]
     by_class = {usage.quota.device_class: usage for usage in usages if usage.quota.device_class}
@@ -370,7 +372,7 @@ def usage_lines(
         if profile.pk in by_profile
     ]
     lines += [_quota_line(usage.label, usage, team, claims) for usage in of_claims if claims]
-    return [*lines, *_guarantee_lines(team, charge)]
+    return [*lines, *(_guarantee_lines(team, charge) if with_guarantees else ())]
 
 
 def _guarantees() -> Statement:

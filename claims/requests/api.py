@@ -15,6 +15,7 @@ from claims.approvals.authority import ApprovalRoute
 from claims.match_page import DEVICES_PER_PAGE, excluded_devices
 from claims.models import AtLimit
 from claims.requests.preview import RequestPreview, preview
+from claims.requests.verdict import Outcome
 from core.errors import Invalid
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -152,6 +153,15 @@ class DroppedOut(serializers.Serializer[Any]):
     devices = DroppedDeviceOut(many=True)
 
 
+class VerdictOut(serializers.Serializer[Any]):
+    """Devices, quota, budget and policy in one, as the request form says it."""
+
+    outcome = serializers.ChoiceField(choices=[outcome.value for outcome in Outcome])
+    accepted = serializers.BooleanField(help_text="The same request would be accepted now")
+    fits = serializers.BooleanField(help_text="It would be accepted, and its devices are free now")
+    sentence = serializers.CharField(source="__str__")
+
+
 class PreviewOut(serializers.Serializer[Any]):
     """The preview of a request at this moment. Nothing is reserved."""
 
@@ -167,6 +177,7 @@ class PreviewOut(serializers.Serializer[Any]):
     manifest = serializers.CharField(help_text="YAML")
     problems = serializers.ListField(child=serializers.CharField())
     match = MatchOut()
+    verdict = VerdictOut()
     dropped = DroppedOut(allow_null=True, default=None, help_text="For the requested `step`")
     help = RelaxationOut(
         many=True,

@@ -259,9 +259,11 @@ def _wanted_by_claim(claim: Claim, *, until: datetime | None) -> Wanted:
     return Wanted(claim.cluster_id, tuple(parts or own), together, until)
 
 
-def lines_of_plan(plan: RequestPlan, *, replaces: Claim | None) -> list[BudgetLine]:
-    """Return what a planned request may do to the budgets of its team now."""
-    return _of_plan(plan, current_uses(plan.team), replaces)
+def lines_of_plan(
+    plan: RequestPlan, *, replaces: Claim | None, uses: Sequence[BudgetUse] | None = None
+) -> list[BudgetLine]:
+    """Return what a planned request may do to the budgets of its team now, or to those of these `uses`."""
+    return _of_plan(plan, current_uses(plan.team) if uses is None else uses, replaces)
 
 
 def lock_and_check(plan: RequestPlan, *, replaces: Claim | None) -> list[BudgetLine]:

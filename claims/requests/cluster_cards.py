@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from claims.requests.cluster_choice import HELD, ClusterFit
 from claims.requests.forms import RequestForm
+from claims.requests.verdict import Verdict
 from core.text import counted
 from dra.match import Preview
 from inventory.models import Cluster
 
 FITS, WAITS, NONE = "good", "warn", "3"  # colours of a verdict
+FITS_NOW, NOT_NOW, NEVER = "fits now", "not now", "never"
+STILL = "You can still send the request: pods wait for devices."
 ICONS = {FITS: "circle-check", WAITS: "clock", NONE: "minus"}
 
 
@@ -36,10 +39,11 @@ class ClusterCard:
         return ICONS[self.colour]
 
 
-def cluster_cards(form: RequestForm) -> list[ClusterCard]:
+def cluster_cards(form: RequestForm, verdict: Verdict | None = None) -> list[ClusterCard]:
     """
     Return a card for each cluster of the reader, "any that fits" first if there are several.
 
+    A `verdict` that refuses the request, which is the same in all clusters, is that of each card.
     Profiles that cannot be combined in one claim have no verdict; the panel says why.
     """
     clusters = list(form.choices.clusters.values())
@@ -54,7 +58,16 @@ def cluster_cards(form: RequestForm) -> list[ClusterCard]:
             cards.append(ClusterCard(cluster, NONE, "no namespace", f"{team} does not work here."))
         else:
             cards.append(judged.get(cluster.pk, ClusterCard(cluster)))
-    return cards if len(clusters) == 1 else [_any(fits), *cards]
+    cards = cards if len(clusters) == 1 else [_any(fits), *cards]
+    if verdict is None or verdict.accepted:
+        return cards
+    refused = verdict.label[:1].lower() + verdict.label[1:]
+    return [
+        replace(card, colour=WAITS, verdict=refused, text=card.text.replace(STILL, "").strip())
+        if card.verdict in (FITS_NOW, NOT_NOW)
+        else card
+        for card in cards
+    ]
 
 
 def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
@@ -63,12 +76,13 @@ def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
     best = fits[0]
     if best.option is not None:
         figures = _together(best.together) if best.together else f"{_free(best)}."
-        return ClusterCard(None, FITS, "fits now", f"{best.cluster} is chosen{_why(best, fits)}: {figures}")
+        return ClusterCard(None, FITS, FITS_NOW, f"{best.cluster} is chosen{_why(best, fits)}: {figures}")
     if best.together and best.possible is False:
         text = "No cluster has a node that could take all the profiles. Send a separate request for each."
         return ClusterCard(None, NONE, "no match", text)
-    text = f"{best.cluster} comes closest. You can still send the request: pods wait for devices."
-    return ClusterCard(None, WAITS, "not now", text)
+    if best.possible is False:
+        return ClusterCard(None, NONE, NEVER, "No cluster could host it, even with every device free.")
+    return ClusterCard(None, WAITS, NOT_NOW, f"{best.cluster} comes closest. {STILL}")
 
 
 def _why(best: ClusterFit, fits: Sequence[ClusterFit]) -> str:
@@ -86,23 +100,26 @@ def _card(fit: ClusterFit, form: RequestForm) -> ClusterCard:
         return _card_together(fit, fit.together)
     if fit.option:
         title = form.cleaned_data["alternatives"][fit.option - 1].title
-        return ClusterCard(fit.cluster, FITS, "fits now", f"With the alternative {title}.")
+        return ClusterCard(fit.cluster, FITS, FITS_NOW, f"With the alternative {title}.")
     if fit.matching is None or fit.free is None:
         return ClusterCard(fit.cluster, NONE, "unknown", "Free devices have not been counted yet.")
     if not fit.matching:
         return ClusterCard(fit.cluster, NONE, "no match", "No device of this profile.")
+    if fit.option is None and fit.possible is False:
+        text = f"{_free(fit).capitalize()}. Even with every device free it would not fit here."
+        return ClusterCard(fit.cluster, NONE, NEVER, text)
     if fit.option is None:
-        return ClusterCard(fit.cluster, WAITS, "not now", f"{_free(fit).capitalize()}.")
-    return ClusterCard(fit.cluster, FITS, "fits now", f"{_free(fit).capitalize()}.")
+        return ClusterCard(fit.cluster, WAITS, NOT_NOW, f"{_free(fit).capitalize()}.")
+    return ClusterCard(fit.cluster, FITS, FITS_NOW, f"{_free(fit).capitalize()}.")
 
 
 def _card_together(fit: ClusterFit, result: Preview) -> ClusterCard:
     if result.fits:
-        return ClusterCard(fit.cluster, FITS, "fits now", _together(result).capitalize())
+        return ClusterCard(fit.cluster, FITS, FITS_NOW, _together(result).capitalize())
     if fit.possible is None:
         return ClusterCard(fit.cluster, NONE, "unknown", result.problem)
     if fit.possible:
-        return ClusterCard(fit.cluster, WAITS, "not now", result.problem)
+        return ClusterCard(fit.cluster, WAITS, NOT_NOW, result.problem)
     if result.reason in HELD:
         text = f"{result.problem} Even with every device free, no node could take all the profiles."
         return ClusterCard(fit.cluster, NONE, "no match", text)

@@ -15,7 +15,7 @@ from uuid import UUID
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind
 from claims.models import Profile, ProfileAvailability
-from claims.plans.plan import ProfileCount, combine
+from claims.plans.plan import ProfileCount, combine, current_version, spec_with_count
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.manifests import spec_hash
@@ -105,7 +105,25 @@ def _fit_of_options(
     if own is None:
         return ClusterFit(cluster, option)
     possible = None if own.matching is None else bool(own.matching)
+    (profile, count) = options[0][0]
+    if possible and option is None and not cluster.read_only:
+        possible = _could_ever(cluster, own, profile, count, claims)
     return ClusterFit(cluster, option, possible, own.free, own.matching, own.most)
+
+
+def _could_ever(
+    cluster: Cluster, row: ProfileAvailability, profile: Profile, count: int, claims: int
+) -> bool | None:
+    """
+    Return whether the claims would fit with every device of the cluster free; None if it is unknown. Where
+    the mirror is newer than the figures and nothing matches any more, the figures count.
+    """
+    version = current_version(profile)
+    if version.scalable and (row.matching or 0) < count * claims:
+        return False
+    snapshot = current_snapshot(cluster, (cluster.revision, cluster.version))
+    spec = spec_with_count(version, count)
+    return could_fit(snapshot, spec, claims) if request_match(snapshot, spec, claims).matching else True
 
 
 def _has_room(row: ProfileAvailability | None, profile: Profile, count: int, claims: int) -> bool:

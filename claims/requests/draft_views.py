@@ -11,7 +11,7 @@ from django.db.models import F, OuterRef, Subquery
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
@@ -24,19 +24,12 @@ from core.listing import Column, Listing
 from teams.access import user_of
 
 DRAFT_FIELDS = (*RequestForm.base_fields, "together_devices")  # the form fields that a draft saves
-TYPED_FIELDS = ("name", "reason", "duration_other", "together")
 UNSENT_KEY, DELETED_KEY = "unsent_request", "deleted_draft"  # in the session
 
 
 def typed_fields(data: QueryDict) -> dict[str, list[str]]:
     """Return the typed fields, without empty ones and without the key."""
     return {name: data.getlist(name) for name in DRAFT_FIELDS if name != "key" and any(data.getlist(name))}
-
-
-def is_typed(data: QueryDict) -> bool:
-    """Return whether somebody typed something: a text, a number of devices, or additional profiles."""
-    texts = any(text.strip() for name in TYPED_FIELDS for text in data.getlist(name))
-    return texts or data.get("devices", "1") not in ("", "1")
 
 
 def draft_query(draft: Draft) -> QueryDict:
@@ -53,27 +46,16 @@ def draft_query(draft: Draft) -> QueryDict:
 @require_POST
 def draft_save(request: HttpRequest) -> HttpResponse:
     """
-    Save the typed fields. Returns a status line to htmx; without htmx the form opens again. The form saves by
-    itself only what somebody typed: a look at profiles leaves no draft.
+    Save the typed fields and open the form again; nothing else saves a draft.
 
     If the session has ended, the fields are restored after signing in.
     """
     if not request.user.is_authenticated:
         keep_in_session(request)
-        if request.headers.get("HX-Request"):
-            return render(request, "claims/requests/_draft_status.html", {"signed_out": True})
         return redirect_to_login(reverse("claims:request"))
-    key = request.POST.get("key", "")
-    user, by_itself = require_member(request), bool(request.headers.get("HX-Request"))
-    if by_itself and not is_typed(request.POST) and not open_drafts(user).filter(key=key).exists():
-        return HttpResponse(status=204)  # leaves the status line as it is
+    user, key = require_member(request), request.POST.get("key", "")
     draft = save_draft(by=user, key=key, fields=typed_fields(request.POST))
-    if not request.headers.get("HX-Request"):
-        return redirect(draft_url(draft) if draft else reverse("claims:list"))
-    response = render(request, "claims/requests/_draft_status.html", {"draft": draft})
-    if draft is not None:
-        response["HX-Replace-Url"] = draft_url(draft)  # so that a reload shows the draft
-    return response
+    return redirect(draft_url(draft) if draft else reverse("claims:list"))
 
 
 def keep_in_session(request: HttpRequest) -> None:
@@ -148,7 +130,7 @@ def drafts(request: HttpRequest) -> HttpResponseBase:
             else [(draft, draft_profiles(draft)) for draft in listing.page.object_list],
             "empty_icon": "pencil",
             "empty_title": "No drafts",
-            "empty_text": "Requests that you start are saved here for 30 days after the last change.",
+            "empty_text": "Requests that you save as a draft stay here for 30 days after the last change.",
             "may_request": asks,
             "empty_url": reverse("claims:request") if asks else "",
             "empty_action": "New request",

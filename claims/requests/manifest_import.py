@@ -15,6 +15,8 @@ from uuid import UUID
 from claims.catalogue.sharing import least_memory
 from claims.catalogue.versions import DiffLine, spec_diff, text_diff
 from claims.models import Delivery, Profile, ProfileVersion
+from claims.quotas.quota_usage import QuotaLine
+from claims.requests.verdict import Verdict, verdict_on
 from core.errors import Invalid
 from core.yaml_documents import YamlLimits, read_yaml
 from dra import quota
@@ -234,10 +236,11 @@ class SpecReport:
     drops: tuple[tuple[Drop, ...], ...]
     findings: tuple[LintFinding, ...]
     blockers: Blockers
+    verdict: Verdict
 
     @property
     def fits(self) -> bool:
-        return self.match.fits
+        return self.verdict.fits
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON output of the command; null is unknown."""
@@ -245,6 +248,7 @@ class SpecReport:
         return {
             "cluster": self.cluster,
             "fits": self.fits,
+            "verdict": str(self.verdict),
             "reason": match.reason,
             "problem": match.problem,
             "matching": match.matching,
@@ -269,8 +273,13 @@ class SpecReport:
         }
 
 
-def report_on(cluster: str, snapshot: ClusterSnapshot, spec: Json) -> SpecReport:
-    """Return the match, the lint findings and the blockers of a spec. Never raises for its content."""
+def report_on(
+    cluster: str, snapshot: ClusterSnapshot, spec: Json, *, quota: Sequence[QuotaLine] = ()
+) -> SpecReport:
+    """
+    Return the match, the lint findings, the blockers and the verdict of a spec, with `quota` if there is a
+    team. Never raises for its content.
+    """
     match = preview(snapshot, spec)
     findings = lint(snapshot, [NamedSpec("", spec)]).findings
     return SpecReport(
@@ -279,6 +288,7 @@ def report_on(cluster: str, snapshot: ClusterSnapshot, spec: Json) -> SpecReport
         drops=tuple(_examples(snapshot, spec, match, index) for index in range(len(match.steps))),
         findings=tuple(finding for finding in findings if finding.subject is Subject.PROFILE),
         blockers=Blockers() if match.fits else find_blockers(snapshot, spec),
+        verdict=verdict_on(match, cluster, quota=quota),
     )
 
 

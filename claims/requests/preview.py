@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Unpack
+from functools import cached_property
+from typing import Any, Unpack
 
 from claims.approvals import authority
 from claims.approvals.authority import ApprovalRoute
+from claims.budgets.use import current_uses
 from claims.catalogue.listing import DeviceKind, kinds_for, max_prices
 from claims.catalogue.sharing import cautions
 from claims.delivery.eviction import pods_after_end
-from claims.models import Claim, Profile
+from claims.models import AtLimit, BudgetUse, Claim, Profile
 from claims.plans.plan import (
     RequestFields,
     RequestPlan,
@@ -23,11 +25,12 @@ from claims.requests.budget_check import BudgetLine, approval_sentence, lines_of
 from claims.requests.cluster_choice import could_fit, request_match
 from claims.requests.services import carried_from, plan_quota_lines
 from claims.requests.suggestions import Suggestion, suggestions_for
+from claims.requests.verdict import Verdict, verdict_on
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.manifests import spec_hash, to_yaml
 from dra.objects import Json
-from dra.relaxations import Relaxation, find_relaxations
+from dra.relaxations import Relaxation, RelaxationKind, find_relaxations
 from inventory.cluster_snapshot import current_snapshot
 from teams.access import require_role
 from teams.models import Role, User
@@ -69,6 +72,18 @@ class RequestPreview(PlannedMatch):
     help: tuple[Relaxation, ...] = ()  # only if it does not fit, or on demand
     is_help_by_price: bool = False  # whether of those that fit the cheapest comes first
     suggestions: tuple[Suggestion, ...] = ()  # likewise
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it would be accepted now, and what it would get."""
+        return verdict_on(
+            self.match,
+            self.plan.cluster,
+            quota=self.quota_lines,
+            budgets=self.budget_lines,
+            problems=self.problems,
+            could_fit=None if self.match.fits else self.could_fit,
+        )
 
     @property
     def could_fit(self) -> bool | None:
@@ -139,21 +154,98 @@ def preview(
         problems=(*permission_problems(by, plan.spec), *plan.problems),
         snapshot=snapshot,
     )
-    if funnel.fits and not with_help:
+    if result.verdict.fits and not with_help:
         return result
     claims = max(plan.parallel, 1)
     relaxations = snapshot.derived(
         ("relaxations", plan.spec_hash, claims),
         lambda: find_relaxations(snapshot, plan.spec, claims, funnel),
     )
-    suggestions = _suggestions(plan, snapshot, usages)
+    accepts = _Acceptance(by, replaces, fields, plan, usages)
+    suggestions = [row for row in _suggestions(plan, snapshot, usages) if accepts.suggestion(row)]
     help_by_price = _cheapest_first(plan, snapshot, relaxations)
+    shown = help_by_price or relaxations
+    if can_change_count(plan):
+        fewer = _fewer(accepts, result, shown)
+        shown = [*fewer, *(row for row in shown if row.kind != RelaxationKind.COUNT)]
     return replace(
         result,
-        help=tuple(help_by_price or relaxations),
+        help=tuple(shown),
         is_help_by_price=help_by_price is not None,
         suggestions=tuple(suggestions),
     )
+
+
+def can_change_count(plan: RequestPlan) -> bool:
+    """Whether the field "Devices" sets the count of every request of the spec."""
+    return len(plan.options) == 1 and bool(plan.version.scalable)
+
+
+class _Acceptance:
+    """Whether a request that differs from a planned one in some fields would be accepted now."""
+
+    def __init__(
+        self,
+        by: User,
+        replaces: Claim | None,
+        fields: RequestFields,
+        plan: RequestPlan,
+        usages: Sequence[QuotaUsage],
+    ) -> None:
+        self.by, self.replaces, self.fields, self.plan, self.usages = by, replaces, fields, plan, usages
+
+    @cached_property
+    def blocking(self) -> list[BudgetUse]:
+        return [use for use in current_uses(self.plan.team) if use.budget.at_limit == AtLimit.BLOCK]
+
+    def planned(self, **changed: Any) -> RequestPlan:
+        return plan_request(**{**self.fields, **changed}, like=self.plan)
+
+    def accepts(self, plan: RequestPlan) -> bool:
+        if plan.problems or permission_problems(self.by, plan.spec):
+            return False
+        carried = carried_from(self.replaces, plan)
+        for with_guarantees in (False, True):  # what needs no query first
+            lines = plan_quota_lines(self.usages, plan, carried, with_guarantees=with_guarantees)
+            if not all(line.fits for line in lines):
+                return False
+        budgets = lines_of_plan(plan, replaces=self.replaces, uses=self.blocking)
+        return not any(line.blocks for line in budgets)
+
+    def suggestion(self, row: Suggestion) -> bool:
+        """Return whether "Use instead" would be accepted."""
+        others = [profile for profile in self.fields.get("alternatives", ()) if profile != row.profile]
+        plan = self.planned(profile=row.profile, devices=row.devices, alternatives=others)
+        return self.accepts(plan)
+
+
+def _fewer(
+    acceptance: _Acceptance, result: RequestPreview, relaxations: Sequence[Relaxation]
+) -> list[Relaxation]:
+    """Return the largest smaller number of devices that fits now and would be accepted, if there is one."""
+    plan = result.plan
+    name, typed = str(plan.version.scalable), plan.options[0].typed
+    count, most = Relaxation(RelaxationKind.COUNT, name, current=str(typed), fits=True), typed - 1
+    if not result.match.fits:
+        mine = [row for row in relaxations if (row.kind, row.request) == (RelaxationKind.COUNT, name)]
+        found = [row for row in mine if row.fits]
+        if not found:
+            return []
+        count, most = found[0], int(found[0].proposed)
+    elif result.verdict.accepted:
+        return []
+    least = 0  # the largest that is known to be accepted
+    while least < most:
+        middle = (least + most + 1) // 2
+        if acceptance.accepts(acceptance.planned(devices=middle)):
+            least = middle
+        else:
+            most = middle - 1
+    if not least:
+        return []
+    smaller = acceptance.planned(devices=least)
+    fits = request_match(result.snapshot, smaller.spec, max(plan.parallel, 1)).fits
+    return [replace(count, proposed=str(least), spec=smaller.spec)] if fits else []
 
 
 def _cheapest_first(

@@ -275,7 +275,9 @@ class Carried:
 NOTHING = Carried()
 
 
-def plan_quota_lines(usages: Sequence[QuotaUsage], plan: RequestPlan, carried: Carried) -> list[QuotaLine]:
+def plan_quota_lines(
+    usages: Sequence[QuotaUsage], plan: RequestPlan, carried: Carried, *, with_guarantees: bool = True
+) -> list[QuotaLine]:
     """Return the effect of `plan` on each quota, less what is carried."""
     return quota_usage.usage_lines(
         usages,
@@ -283,6 +285,7 @@ def plan_quota_lines(usages: Sequence[QuotaUsage], plan: RequestPlan, carried: C
         charge={name: count - carried.classes.get(name, 0) for name, count in plan.charge.items()},
         profiles={profile: count - carried.devices for profile, count in plan.devices_by_profile.items()},
         claims=plan.parallel - carried.claims,
+        with_guarantees=with_guarantees,
     )
 
 

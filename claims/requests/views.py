@@ -26,14 +26,13 @@ from claims.catalogue.listing import CatalogueEntry, counted_at, counted_catalog
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Approval, Claim, Delivery, Draft, Profile
 from claims.plans.changes import current_parts, request_again_url
-from claims.plans.plan import RequestPlan
 from claims.quotas.quota_usage import QuotaUsage, team_usage
 from claims.requests.cluster_cards import cluster_cards
 from claims.requests.cluster_choice import ClusterFit
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import FormChoices, ManifestForm, RequestForm, prefill_problems, sent_profiles
 from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
-from claims.requests.preview import PlannedMatch, RequestPreview, planned_match, preview
+from claims.requests.preview import PlannedMatch, RequestPreview, can_change_count, planned_match, preview
 from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
@@ -351,11 +350,9 @@ def panel_context(
     chosen: dict[str, Any] = {"chosen": chosen_alternatives(form), "team": form.cleaned_data.get("team")}
     if duration := form.cleaned_data.get("duration"):
         chosen["until"] = timezone.now() + duration
-    if not match_only:
-        chosen["cluster_cards"] = cluster_cards(form)
     if not data.get("profile"):
         missing = ["Choose a profile to see what matches, the price and who approves."]
-        return {"panel": None, "missing": missing} | chosen
+        return {"panel": None, "missing": missing, "cluster_cards": cluster_cards(form)} | chosen
     if not form.is_valid():
         missing = [
             f"{form.fields[name].label}: {error}"
@@ -364,7 +361,7 @@ def panel_context(
         ]
         missing += [str(error) for error in form.errors.get("duration_other", [])]
         if missing:
-            return {"panel": None, "missing": missing} | chosen
+            return {"panel": None, "missing": missing, "cluster_cards": cluster_cards(form)} | chosen
     fields = {name: form.cleaned_data[name] for name in PREVIEW_FIELDS}
     try:
         if match_only:
@@ -372,7 +369,8 @@ def panel_context(
             return match_context(request, planned_match(by=user_of(request), **fields), data)
         result = preview(by=user_of(request), **fields, with_help="help" in data)
     except PortalError as refusal:
-        return {"panel": None, "missing": [refusal.message]} | chosen
+        cards = cluster_cards(form)
+        return {"panel": None, "missing": [refusal.message], "cluster_cards": cards} | chosen
     form_url = request.build_absolute_uri(reverse("claims:request"))
     helps = relaxation_rows(result.help, with_count=can_change_count(result.plan))
     chosen["until"] = timezone.now() + result.plan.duration  # the profile's, where none was chosen
@@ -380,8 +378,9 @@ def panel_context(
     chosen["usual_decision"] = max(filter(None, medians), default=None)
     return {
         **match_context(request, result, data),
+        "cluster_cards": cluster_cards(form, result.verdict),
         "could_fit": result.could_fit,
-        "other_clusters": [] if result.match.fits else better_clusters(form.fits, result),
+        "other_clusters": better_clusters(form.fits, result),
         "helps": [row for row in helps if row.devices],
         "fixed_helps": [row for row in helps if not row.devices],
         "with_help": "help" in data,
@@ -392,19 +391,14 @@ def panel_context(
 
 def better_clusters(fits: Sequence[ClusterFit], result: RequestPreview) -> list[ClusterFit]:
     """
-    Return other clusters to offer for a request that does not fit where it is: of one profile those with free
-    devices, of profiles together those where they fit, or else could fit if they could not here.
+    Return other clusters to offer for a request that would be accepted and does not fit where it is: those
+    where it fits now; for profiles together, else those where it could fit if it could not here.
     """
-    others = [fit for fit in fits if fit.cluster != result.plan.cluster]
-    if not result.plan.together:
-        return [fit for fit in others if fit.free != 0 and fit.matching != 0]
+    if result.match.fits or not result.verdict.accepted:
+        return []
+    others = [fit for fit in fits if fit.cluster != result.plan.cluster and not fit.cluster.read_only]
     fitting = [fit for fit in others if fit.option is not None]
     return fitting or [fit for fit in others if fit.together and fit.possible and not result.could_fit]
-
-
-def can_change_count(plan: RequestPlan) -> bool:
-    """Whether the field "Devices" sets the count of every request of the spec."""
-    return len(plan.options) == 1 and bool(plan.version.scalable)
 
 
 def match_context(request: HttpRequest, result: PlannedMatch, data: QueryDict) -> dict[str, Any]:

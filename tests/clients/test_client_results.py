@@ -53,12 +53,13 @@ def test_a_match_says_in_words_what_speaks_against_it():
             "match": {"fits": True, "free": 2, "matching": 8},
             "quota": [{"label": "GPU", "fits": False, "sentence": "vision has 8 of 8."}],
             "fits_quota": False,
+            "verdict": {"outcome": "refused", "fits": False, "sentence": "Over quota by 1 device."},
             "approval": {"sentence": "Aylin approves."},
         }
     )
     assert not match.fits
-    assert (
-        str(match) == "It fits now. 2 of 8 matching devices are free now. vision has 8 of 8. Aylin approves."
+    assert str(match) == (
+        "Over quota by 1 device. 2 of 8 matching devices are free now. vision has 8 of 8. Aylin approves."
     )
 
 

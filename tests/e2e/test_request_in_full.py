@@ -33,6 +33,8 @@ def test_a_draft_outlives_a_reload_and_goes_when_it_is_sent(engineer):
     page.goto("/claims/request/?profile=slice-10g&cluster=fra-1")
     page.get_by_label("Claim name").fill("half-written")
     page.get_by_label("Purpose").fill("Not finished yet")
+    expect(page.locator("#panel")).to_contain_text("half-written")
+    page.get_by_role("button", name="Save draft").click()
     expect(page.locator("#draft-saved")).to_contain_text("Draft saved")
     expect(page.locator("#panel")).to_contain_text("half-written")
     expect(page).to_have_url(re.compile(r"\?draft="))

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from claims.catalogue.lint import enabled_clusters
 from claims.management.terminal import show
+from claims.quotas.quota_usage import QuotaLine, team_usage, usage_lines
 from claims.requests.manifest_import import (
     CLAIM,
     Finder,
@@ -33,9 +34,11 @@ from core.errors import Invalid, PortalError
 from core.yaml_documents import YamlLimits, read_yaml
 from dra.cluster_snapshot import ClusterSnapshot, EmptyDumpError, flatten_lists, snapshot_from_dump
 from dra.objects import Json
+from dra.quota import charge
 from inventory.cluster_snapshot import current_snapshot
 from inventory.clusters import find_cluster
 from inventory.models import Cluster, ResourceClaim, ResourceClaimTemplate
+from teams.models import Team
 
 MAX_BLOCKERS = 5  # shown
 
@@ -55,6 +58,7 @@ class Command(BaseCommand):
             help="a dump instead of the mirror, or several: kubectl get "
             "resourceslices,deviceclasses,devicetaintrules,nodes -o json, and resourceclaims -A",
         )
+        parser.add_argument("--team", metavar="SLUG", help="with the quota of this team")
         parser.add_argument("--json", action="store_true", help="for programs")
         parser.add_argument("--check", action="store_true", help="exit code 1 if a claim fits nowhere now")
 
@@ -65,10 +69,14 @@ class Command(BaseCommand):
             documents = requested_specs(read_documents(read(options["file"]), name), name, elsewhere)
         except (PortalError, EmptyDumpError) as refusal:
             raise CommandError(str(refusal), returncode=2) from None
+        quota = QuotaOf(options["team"])
         reports = [
             (
                 document,
-                [report_on(cluster, snapshot, document.spec) for cluster, snapshot in snapshots.items()],
+                [
+                    report_on(cluster, snapshot, document.spec, quota=quota.lines(document.spec))
+                    for cluster, snapshot in snapshots.items()
+                ],
             )
             for document in documents
         ]
@@ -112,12 +120,29 @@ class Command(BaseCommand):
             show(self.stdout, table, *conclusion(report))
 
 
+class QuotaOf:
+    """The quota of the team with this slug, None for no team. Raises CommandError for an unknown one."""
+
+    def __init__(self, slug: str | None) -> None:
+        self.team = Team.objects.active().filter(slug=slug).first() if slug else None
+        if slug and self.team is None:
+            raise CommandError(f"There is no team {slug}.", returncode=2)
+        self.usages = team_usage([self.team]) if self.team else []
+
+    def lines(self, spec: Json) -> list[QuotaLine]:
+        if self.team is None:
+            return []
+        return usage_lines(self.usages, team=self.team, charge=charge(spec), profiles={})
+
+
 def conclusion(report: SpecReport) -> list[str]:
     """Return the verdict, what is wrong with the spec, and whose end would help."""
     if report.fits:
-        lines = [f"[green]✓ {'fits now'}[/]"]
-    else:
+        lines = ["[green]✓ fits now[/]"]
+    elif report.verdict.accepted:
         lines = [f"[yellow]! does not fit now[/]  {escape(report.match.problem)}"]
+    else:
+        lines = [f"[red]✗ {escape(str(report.verdict))}[/]  {escape(report.match.problem)}"]
     for finding in report.findings:
         lines.append(f"[red]{finding.severity}[/] {finding.code}: {escape(finding.message)}")
         if finding.fix:

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.django_db
 FORM = reverse("claims:request")
 SAVE = reverse("claims:draft_save")
 LIST = reverse("claims:drafts")
-HTMX = {"HX-Request": "true"}
 
 
 def open_form(client, draft):
@@ -28,52 +27,27 @@ def open_form(client, draft):
 
 def test_what_is_typed_is_kept_and_said(client, alice, request_fields):
     client.force_login(alice)
-    answer = client.post(SAVE, request_fields, headers=HTMX)
+    answer = client.post(SAVE, request_fields)
     draft = Draft.objects.get()
-    assert "Draft saved" in answer.text
-    assert "<html" not in answer.text
-    assert answer["HX-Replace-Url"] == f"{FORM}?draft={draft.pk}"
+    assert answer.url == f"{FORM}?draft={draft.pk}"
     page = open_form(client, draft).text
+    assert "Draft saved" in page
     assert 'value="train-80" checked' in page
     assert 'name="devices" min="1" max="1024" value="2"' in page
     assert "Fine-tuning." in page
     assert 'name="key" value="k-1"' in page
 
 
-@pytest.mark.parametrize(
-    ("fields", "is_kept"),
-    [
-        ({"profile": "train-80"}, False),
-        (
-            {"profile": "train-80", "devices": "1", "delivery": "template", "duration": "3d", "name": " "},
-            False,
-        ),
-        ({"devices": "2"}, True),
-        ({"reason": "Fine-tuning."}, True),
-        ({"name": "sam2"}, True),
-        ({"duration": "other", "duration_other": "36h"}, True),
-        ({"profile": "train-80", "together": "train-80"}, True),
-    ],
-)
-def test_a_look_at_profiles_leaves_no_draft(client, alice, vision, train, fields, is_kept):
-    client.force_login(alice)
-    answer = client.post(SAVE, {"key": "k-1", "team": "vision", "cluster": ""} | fields, headers=HTMX)
-    assert answer.status_code == (200 if is_kept else 204)
-    assert Draft.objects.exists() is is_kept
-    client.post(SAVE, {"key": "k-2"} | fields)  # the button without JavaScript
-    assert Draft.objects.filter(key="k-2").exists()
-
-
 def test_a_draft_follows_when_what_was_typed_is_deleted_again(client, alice, request_fields):
     client.force_login(alice)
-    client.post(SAVE, request_fields, headers=HTMX)
-    client.post(SAVE, {"key": "k-1", "profile": "train-80", "devices": "1"}, headers=HTMX)
+    client.post(SAVE, request_fields)
+    client.post(SAVE, {"key": "k-1", "profile": "train-80", "devices": "1"})
     assert "reason" not in Draft.objects.get().fields
 
 
 def test_typing_on_changes_the_same_draft(client, alice, request_fields):
     client.force_login(alice)
-    client.post(SAVE, request_fields, headers=HTMX)
+    client.post(SAVE, request_fields)
     client.post(
         SAVE, request_fields | {"devices": "", "together": ["train-80", ""], "together_devices": ["3", "1"]}
     )
@@ -115,8 +89,7 @@ def test_what_is_refused_keeps_the_draft(client, alice, request_fields):
 def test_what_was_typed_last_and_comes_after_sending_makes_no_draft(client, alice, request_fields):
     client.force_login(alice)
     client.post(FORM, request_fields)
-    answer = client.post(SAVE, request_fields, headers=HTMX)
-    assert "already sent" in answer.text
+    assert client.post(SAVE, request_fields).url == reverse("claims:list")
     assert not Draft.objects.exists()
     Draft.objects.create(by=alice, key="k-1", fields={})  # as one that was saved in the same instant
     assert not open_drafts(alice).exists()
@@ -194,16 +167,15 @@ def test_what_is_sent_after_the_session_ended_is_there_again_after_signing_in(cl
 
 @pytest.mark.parametrize(("who", "gets_it"), [("alice", True), ("lena", False)])
 def test_only_who_typed_it_gets_it_after_signing_in_there(client, alice, lena, request_fields, who, gets_it):
-    client.post(SAVE, request_fields | {"whose": str(alice.pk)}, headers=HTMX)
+    client.post(SAVE, request_fields | {"whose": str(alice.pk)})
     client.login(username=who, password=who)
     assert ("Fine-tuning." in client.get(FORM, follow=True).text) is gets_it
     assert Draft.objects.exists() is gets_it
 
 
 def test_saving_says_that_the_session_has_ended(client, alice, request_fields):
-    answer = client.post(SAVE, request_fields | {"whose": str(alice.pk)}, headers=HTMX)
-    assert "You are signed out" in answer.text
-    assert reverse("account_login") in answer.text
+    answer = client.post(SAVE, request_fields | {"whose": str(alice.pk)})
+    assert answer.url.startswith(reverse("account_login"))
 
 
 def test_only_writing_makes_drafts(client, alice, request_fields):

@@ -210,7 +210,7 @@ def test_a_line_that_helps_has_a_button_that_requests_fewer_devices(client, alic
     client.force_login(alice)
     many = request_fields | {"profile": "any-gpu", "devices": "3"}
     panel = client.get(PANEL, many).text
-    assert "With 1 device instead of 3: <b>fits now</b>" in " ".join(panel.split())
+    assert "With 1 device instead of 3: <b>fits now, and is within quota</b>" in " ".join(panel.split())
     assert ("use_devices", "1") in buttons(panel)
     page = client.post(FORM, many | {"use_devices": "1", "reason": "Kept."}).text
     assert 'name="devices" min="1" max="1024" value="1"' in page

@@ -110,7 +110,7 @@ def test_each_card_has_the_verdict_of_its_own_cluster_and_so_has_the_panel(
             "Even with every device free, no node could take all the profiles."
         )
         assert ("Fits now in lab-2" in page) == (chosen != "fra-1")
-        assert ("Does not fit now" in page) == (chosen == "fra-1")
+        assert ("Never fits in fra-1" in page) == (chosen == "fra-1")
         assert ("lab-2 instead of fra-1: <b>fits now</b>" in page) == (chosen == "fra-1")
 
 

@@ -152,7 +152,7 @@ def test_a_read_only_cluster_and_one_without_a_namespace_say_so(client, alice, l
 def test_verdicts_are_swapped_with_the_panel_and_stand_once_on_the_page(client, alice, lab, request_fields):  # noqa: F811
     client.force_login(alice)
     panel = client.get(PANEL, request_fields).text
-    assert panel.count('hx-swap-oob="true"') == 6  # three verdicts; the button, the end and the link
+    assert panel.count('hx-swap-oob="true"') == 7  # three verdicts, button, refusal, end and link
     page = client.get(FORM, request_fields).text
     assert "hx-swap-oob" not in page
     assert page.count('id="fit-in-lab-2"') == 1

@@ -314,12 +314,23 @@ class Help(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Verdict(Result):
+    """Devices, quota, budget and policy in one. `outcome` is refused, fits, waits, never or unknown."""
+
+    outcome: str = ""
+    accepted: bool = False
+    fits: bool = False
+    sentence: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Match(Result):
     """The preview of a request at one moment; nothing is reserved. `manifest` is YAML."""
 
     name: str = ""
     devices: int = 0
     match: DeviceMatch = DeviceMatch()
+    verdict: Verdict = Verdict()
     quota: tuple[QuotaLine, ...] = ()
     fits_quota: bool = True
     budget: tuple[BudgetLine, ...] = ()
@@ -332,16 +343,17 @@ class Match(Result):
 
     @property
     def fits(self) -> bool:
-        """Whether such a claim fits now: devices, quota and budget."""
-        return self.match.fits and self.fits_quota and self.fits_budget and not self.problems
+        """Whether such a claim would be accepted and fits now: devices, quota, budget and policy."""
+        return self.verdict.fits
 
     def __str__(self) -> str:
         free, matching = self.match.free, self.match.matching
         figures = "" if free is None else f"{free} of {matching} matching devices are free now."
         notes = [line.sentence for line in self.quota if not line.fits]
         notes += [line.sentence for line in self.budget if not line.fits]
-        verdict = "It fits now." if self.match.fits else self.match.problem or "It does not fit now."
-        return " ".join(filter(None, (verdict, figures, *notes, *self.problems, self.approval.sentence)))
+        problem = "" if self.match.fits else self.match.problem
+        said = (self.verdict.sentence, problem, figures, *notes, *self.problems, self.approval.sentence)
+        return " ".join(dict.fromkeys(filter(None, said)))
 
 
 @dataclass(frozen=True, kw_only=True)
