@@ -20,6 +20,7 @@ from dragoman._sync.transport import Transport
 from dragoman.errors import Conflict, DragomanError, Forbidden, NotFound
 from dragoman.text import span
 
+RENEWALS = 3  # within the time that a claim may be silent
 TICK = 15.0  # seconds; after a sleep of the machine a renewal is late by this at most
 RETRY = 20.0  # seconds after a renewal that failed
 
@@ -49,7 +50,7 @@ def renewal(transport: AsyncTransport | Transport, path: str) -> Callable[[], An
 
 class KeepAlive:
     """
-    Renews a claim from a thread of its own until `stop`, three times within `seconds`.
+    Renews a claim from a thread of its own until `stop`, `RENEWALS` times within `seconds`.
 
     `ended` says why the claim has ended under its holder, "" while it lives. `beat` is called at least each
     15 s.
@@ -68,7 +69,7 @@ class KeepAlive:
         self._stopped.set()
 
     def _run(self) -> None:
-        next_at, longest = 0.0, self.seconds / 3
+        next_at, longest = 0.0, self.seconds / RENEWALS
         while not self._stopped.is_set():
             self._beat()
             if not 0 < next_at - time.time() <= longest:  # the clock of the wall: monotonic ones sleep too
