@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Exists, OuterRef
+from django.http import Http404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -20,13 +21,15 @@ from claims.observation.observations import observe
 from claims.plans.changes import current_parts
 from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
-from core.errors import Invalid
+from core.errors import UnknownName
 from core.inputs import Input
 from core.prepared import by_keys
 from core.times import MAX_DURATION, parse_duration
+from inventory.clusters import Unknown
 from inventory.models import Cluster
 from inventory.states import EndPolicy
-from teams.models import User
+from teams.access import team_for, teams_where
+from teams.models import Role, Team, User
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]})
@@ -176,11 +179,22 @@ class QuotaGrantIn(Input):
 
 
 def cluster_named(name: str) -> Cluster:
-    """Raise Invalid if there is no such cluster."""
+    """Raise UnknownName if there is no such cluster."""
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
-        raise Invalid(f"There is no cluster {name}.")
+        names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True))
+        raise UnknownName(f"There is no cluster {name}. Clusters: {names or 'none'}.", field="cluster")
     return cluster
+
+
+def team_named(slug: str, user: User) -> Team:
+    """Return the team for a member; Unknown (404) for an outsider, PermissionDenied for a viewer."""
+    try:
+        return team_for(user, slug, at_least=Role.MEMBER)
+    except Http404:
+        teams = ", ".join(team.slug for team in teams_where(user, at_least=Role.MEMBER))
+        sentence = f"There is no team {slug}, or you are not in it. Your teams: {teams or 'none'}."
+        raise Unknown(sentence) from None
 
 
 def further_named(rows: list[dict[str, Any]], user: User) -> list[tuple[Profile, int]]:
@@ -189,11 +203,11 @@ def further_named(rows: list[dict[str, Any]], user: User) -> list[tuple[Profile,
 
 
 def profile_named(name: str, user: User) -> Profile:
-    """Raise Invalid if there is no such profile that `user` may see."""
+    """Raise UnknownName if there is no such profile that `user` may see."""
     visible = Profile.objects.visible_to(user).select_related("current")
     profile = visible.filter(slug=name).first()
     if profile is None:
-        raise Invalid(f"There is no profile {name}.")
+        raise UnknownName(f"There is no profile {name}. “dragoman profiles” lists them.", field="profile")
     return profile
 
 

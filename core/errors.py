@@ -39,6 +39,13 @@ class Invalid(PortalError):
     title = "The request is malformed"
 
 
+class UnknownName(Invalid):
+    """A body names something that does not exist, or that the user may not know of: 422."""
+
+    code = "unknown-name"
+    title = "There is nothing of this name"
+
+
 class Forbidden(PortalError):
     """The user may see the object but may not do this to it: 403."""
 

@@ -174,6 +174,8 @@ def framework_problem(exception: Exception, status: int, request: Request) -> di
         wait = {"retry_after": ceil(seconds)} if seconds is not None else {}
         return document(429, "too-often", phrase(429), str(exception.detail), request, **wait)
     detail = getattr(exception, "detail", "")
+    if isinstance(exception, exceptions.NotAuthenticated):
+        detail = "You are not signed in. Send a token of the page API tokens: Authorization: Bearer drg_…"
     return document(
         status, CODES.get(status, "refused"), phrase(status), str(detail) or phrase(status), request
     )

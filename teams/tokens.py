@@ -320,7 +320,7 @@ class BearerToken(BaseAuthentication):
             raise
         if token is None:
             record_refused_token(text[:START_LENGTH] if is_well_formed(text) else "")
-            raise AuthenticationFailed("The token is unknown, expired or revoked.")
+            raise AuthenticationFailed("The token is unknown, expired or revoked. Create another one.")
         came_from(Source.TOKEN, token.title, token.start)
         limit_to_team(token.limited_to_id)
         return token.user, token

@@ -49,8 +49,7 @@ from core.scopes import Scope, needs
 from core.sparse import only_wanted
 from dra import cuda
 from dra.manifests import to_yaml
-from teams.access import team_for, user_of
-from teams.models import Role
+from teams.access import user_of
 
 MAX_POD_NAMES = 20  # of a group
 ACTORS = ("person", "you", "pod-owner", "portal", "cluster", "admin", "nobody")
@@ -480,7 +479,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
         """Request GPUs. An approval rule may approve the request automatically."""
         user = user_of(request)
         fields = validated_input(request, api_types.ClaimIn)
-        fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
+        fields["team"] = api_types.team_named(fields["team"], user)
         fields["cluster"] = api_types.cluster_named(fields["cluster"])
         fields["profile"] = api_types.profile_named(fields["profile"], user)
         fields["alternatives"] = [api_types.profile_named(name, user) for name in fields["alternatives"]]

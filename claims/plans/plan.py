@@ -283,6 +283,8 @@ def plan_request(
     )
     spec_problems = validation.problems(spec, set(classes) or None)  # None: no classes in the mirror yet
     plan.problems.extend(problem.message for problem in spec_problems)
+    if _above_limit(plan):  # of the profile, so the higher limit of Kubernetes misleads
+        plan.problems[:] = [problem for problem in plan.problems if "the limit per claim is" not in problem]
     return plan
 
 
@@ -321,6 +323,10 @@ def _cluster_problems(plan: RequestPlan) -> list[str]:
     return []
 
 
+def _above_limit(plan: RequestPlan) -> list[ProfileOption]:
+    return [option for option in plan.options if option.devices > option.version.max_devices]
+
+
 def _size_problems(plan: RequestPlan) -> list[str]:
     counted_options = plan.options if plan.together else plan.options[:1]  # alternatives share one number
     problems = ["Request at least 1 device."] if any(option.typed < 1 for option in counted_options) else []
@@ -334,8 +340,7 @@ def _size_problems(plan: RequestPlan) -> list[str]:
             f"{option.profile} allows {counted(option.version.max_devices, 'device')} per claim; "
             f"this request needs {option.devices}."
         )
-        for option in plan.options
-        if option.devices > option.version.max_devices
+        for option in _above_limit(plan)
     ]
     return problems + _delivery_problems(plan) + _duration_problems(plan)
 

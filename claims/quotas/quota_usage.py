@@ -229,6 +229,9 @@ class QuotaUsage:
         return f"{sentence} and {counted(self.reserved, 'is', 'are')} reserved"
 
 
+WAYS_OUT = "Release a claim of the team, request fewer devices, or ask for more quota."
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaLine:
     """

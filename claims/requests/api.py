@@ -21,8 +21,8 @@ from core.schema import refuses
 from core.scopes import Scope, needs
 from dra.match import Drop, DropCause, dropped
 from dra.relaxations import RelaxationKind
-from teams.access import team_for, user_of
-from teams.models import Role, User
+from teams.access import user_of
+from teams.models import User
 
 
 class MatchIn(api_types.RequestIn):
@@ -213,7 +213,7 @@ class MatchView(APIView):
         serializer.is_valid(raise_exception=True)
         fields = dict(serializer.validated_data)
         step, offset, with_help = fields.pop("step"), fields.pop("offset"), fields.pop("help")
-        fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
+        fields["team"] = api_types.team_named(fields["team"], user)
         fields["cluster"] = api_types.cluster_named(fields["cluster"])
         fields["profile"] = api_types.profile_named(fields["profile"], user)
         fields["alternatives"] = [api_types.profile_named(slug, user) for slug in fields["alternatives"]]

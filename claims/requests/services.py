@@ -116,7 +116,7 @@ def _reserve(
     carried = carried_from(old, plan)
     lines = plan_quota_lines(quota_usage.quota_usage(quotas), plan, carried)
     if refusals := [line.sentence for line in lines if not line.fits]:
-        raise QuotaExceeded(" ".join(refusals))
+        raise QuotaExceeded(" ".join([*refusals, quota_usage.WAYS_OUT]))
     budgets = budget_check.lock_and_check(plan, replaces=old)
     budget_check.require_budget(budgets)
     claim = _create(plan, by=by, reason=reason, key=key, old=old, carried=carried, keep_alive=keep_alive)

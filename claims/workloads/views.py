@@ -54,6 +54,7 @@ def workloads(request: HttpRequest, slug: str, account_id: UUID) -> HttpResponse
         "may_change": role_in(request.user, team) == Role.OWNER,
         "audience": services.AUDIENCE,
         "login": request.build_absolute_uri("/api/v1/login/kubernetes/"),
+        "portal": request.build_absolute_uri("/").rstrip("/"),
         "cluster": rows[0].place.cluster.name if rows else "NAME",
     }
     return render(request, "claims/workloads.html", page, status=422 if form.errors else 200)

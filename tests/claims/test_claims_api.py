@@ -101,8 +101,51 @@ def test_refusal_is_problem_document_with_sentence_of_page(alice, request_fields
     assert (answer.status_code, answer["Content-Type"]) == (409, "application/problem+json")
     assert answer.json()["code"] == "quota-exceeded"
     assert answer.json()["detail"] == (
-        "vision holds 0 of 8 gpu.nvidia.com devices and 8 are reserved; this request needs 2."
+        "vision holds 0 of 8 gpu.nvidia.com devices and 8 are reserved; this request needs 2. "
+        "Release a claim of the team, request fewer devices, or ask for more quota."
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "status", "sentence"),
+    [
+        ("cluster", 422, "There is no cluster nowhere. Clusters: fra-1."),
+        ("profile", 422, "There is no profile nowhere. “dragoman profiles” lists them."),
+        ("team", 404, "There is no team nowhere, or you are not in it. Your teams: vision."),
+    ],
+)
+@pytest.mark.parametrize("address", [CLAIMS, "/api/v1/match/"])
+def test_a_name_that_does_not_exist_is_named_with_those_that_do(
+    alice, request_fields, address, field, status, sentence
+):
+    answer = client(alice).post(address, request_fields | {field: "nowhere"}, format="json")
+    assert (answer.status_code, answer.json()["detail"]) == (status, sentence)
+    assert answer.json()["code"] == ("not-found" if status == 404 else "unknown-name")
+
+
+def test_too_many_devices_are_refused_with_one_limit(alice, request_fields):
+    detail = client(alice).post(CLAIMS, request_fields | {"devices": 64}, format="json").json()["detail"]
+    assert "train-80 allows 8 devices per claim; this request needs 64." in detail
+    assert "32" not in detail
+
+
+def test_who_is_not_signed_in_reads_how_to_send_a_token(request_fields):
+    detail = APIClient().get(CLAIMS).json()["detail"]
+    assert detail == "You are not signed in. Send a token of the page API tokens: Authorization: Bearer drg_…"
+
+
+def test_a_claim_is_found_by_its_name_and_by_the_key_of_its_own_requester(alice, lena, claim):
+    def found(person, **query):
+        return [row["id"] for row in client(person).get(CLAIMS, query).json()["results"]]
+
+    assert found(alice, name=claim.name) == found(alice, key=claim.key) == [str(claim.pk)]
+    assert found(lena, name=claim.name) == [str(claim.pk)]
+    assert found(alice, name=claim.name[:-1]) == found(lena, key=claim.key) == []
+
+
+def test_an_explanation_says_of_which_version_it_is(alice, claim):
+    body = client(alice).get(f"{CLAIMS}{claim.pk}/explain/").json()
+    assert body["version"] == claim.version
 
 
 @pytest.mark.parametrize(

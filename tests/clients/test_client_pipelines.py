@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 import yaml
 from dragoman.cli.commands import dragoman
-from dragoman.cli.shared import EXIT_CODES
+from dragoman.cli.shared import EXIT_CODES, INTERRUPTED
 
 from tests import patience
 from tests.demo.running import ROOT
@@ -107,7 +107,7 @@ def test_the_page_names_every_command_that_its_examples_use_and_more():
 
 def test_the_page_has_every_exit_code():
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
-    assert documented == {0, 1, 2} | {code for _kind, code in EXIT_CODES}
+    assert documented == {0, 1, 2, INTERRUPTED} | {code for _kind, code in EXIT_CODES}
 
 
 class Task:
@@ -117,7 +117,7 @@ class Task:
         self.function, self.results = function, []
 
     def __call__(self, *args, **fields):
-        rendered = {name: value.replace("{{ run_id }}", uuid.uuid4().hex) for name, value in fields.items()}
+        rendered = {name: value.replace("{{ run_id }}", uuid.uuid4().hex).replace("{{ ti.try_number }}", "1") for name, value in fields.items()}
         self.results.append(Result(self.function(*args, **rendered)))
         return self.results[-1]
 

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from dragoman.cli.shared import EXIT_CODES
+from dragoman.cli.shared import EXIT_CODES, INTERRUPTED
 from dragoman.results import LIVE
 
 from tests.demo.running import ROOT
@@ -71,7 +71,7 @@ def squeezed(text):
 
 def test_it_has_every_exit_code():
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
-    assert documented == {0, 1, 2} | {code for _kind, code in EXIT_CODES}
+    assert documented == {0, 1, 2, INTERRUPTED} | {code for _kind, code in EXIT_CODES}
 
 
 @pytest.mark.parametrize(

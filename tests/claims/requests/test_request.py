@@ -59,7 +59,8 @@ def test_over_quota_is_refused_with_the_numbers(ask, vision, fra, train):
     with pytest.raises(QuotaExceeded) as refusal:
         ask(devices=4)
     assert refusal.value.message == (
-        "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved; this request needs 4."
+        "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved; this request needs 4. "
+        "Release a claim of the team, request fewer devices, or ask for more quota."
     )
     assert refusal.value.status == 409
 

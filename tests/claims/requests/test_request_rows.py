@@ -73,6 +73,7 @@ def test_a_request_writes_every_column_of_its_row(ask, alice, vision, fra, train
         "version": 1,
         "created_at": NOON,
         "decide_by": NOON + 7 * DAY,
+        **dict.fromkeys(("keep_alive", "ends_unless_renewed_at", "silence_noticed_at")),
         "escalated_at": None,
         "decided_by_id": None,
         "decided_at": None,
@@ -198,7 +199,8 @@ def test_all_quotas_that_are_exceeded_are_named_and_nothing_is_written(ask, visi
         ask(devices=3, key="k")
     assert refusal.value.message == (
         "vision holds 6 of 8 gpu.nvidia.com devices; this request needs 3. "
-        "vision holds 0 of 2 devices of profile train-80; this request needs 3."
+        "vision holds 0 of 2 devices of profile train-80; this request needs 3. "
+        "Release a claim of the team, request fewer devices, or ask for more quota."
     )
     assert (Claim.objects.count(), ClaimCharge.objects.count(), Draft.objects.count()) == (1, 1, 1)
 

@@ -6,7 +6,8 @@ Dragoman from Python: GPUs of Kubernetes for the time of a block.
     with Client() as client, client.claim("notebook-24g", hours=4, team="vision") as claim:
         print(claim.devices, claim.snippet("pod").text)
 
-`AsyncClient` has the same methods with `await`. In a notebook, `%load_ext dragoman` adds `%gpu`.
+`AsyncClient` has the same methods with `await`. What they return (`ClaimInfo`, `Match`, `Profile`, …) is in
+`dragoman.results`. In a notebook, `%load_ext dragoman` adds `%gpu`.
 """
 
 from typing import Any
@@ -30,6 +31,7 @@ from dragoman.errors import (
     TooManyRequests,
     Unauthenticated,
     Unavailable,
+    UnknownName,
     WaitTimeout,
 )
 from dragoman.version import VERSION as __version__
@@ -55,6 +57,7 @@ __all__ = [
     "TooManyRequests",
     "Unauthenticated",
     "Unavailable",
+    "UnknownName",
     "WaitTimeout",
     "__version__",
 ]

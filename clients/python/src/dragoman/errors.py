@@ -100,6 +100,10 @@ class Invalid(Refused):
     """400, 413, 422: the request is malformed; `fields` says where."""
 
 
+class UnknownName(Invalid, NotFound):
+    """422: the request names a cluster or profile that does not exist, or that you may not see."""
+
+
 class TooManyRequests(Refused):
     """429: too many requests; `retry_after` has the seconds, None if the portal does not say."""
 
@@ -120,7 +124,11 @@ BY_STATUS: dict[int, type[Refused]] = {
     422: Invalid,
     429: TooManyRequests,
 }
-BY_CODE: dict[str, type[Refused]] = {"quota-exceeded": QuotaExceeded, "budget-exceeded": BudgetExceeded}
+BY_CODE: dict[str, type[Refused]] = {
+    "quota-exceeded": QuotaExceeded,
+    "budget-exceeded": BudgetExceeded,
+    "unknown-name": UnknownName,
+}
 
 
 def refusal(status: int, problem: Mapping[str, Any] | None, *, address: str) -> Refused:

@@ -77,6 +77,16 @@ class Membership(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenInfo(Result):
+    """The token of this client; `team` is the one to which it is limited."""
+
+    title: str = ""
+    scopes: tuple[str, ...] = ()
+    team: str = ""
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Me(Result):
     username: str
     name: str = ""
@@ -84,6 +94,7 @@ class Me(Result):
     platform_admin: bool = False
     timezone: str = ""
     teams: tuple[Membership, ...] = ()
+    token: TokenInfo | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,7 +447,10 @@ class Usage(Result):
         """Return a DataFrame with a row per bin, by time. Raises ImportError without pandas."""
         columns = [name for name in field_types(Point) if name != "at"]
         rows = [[getattr(point, name) for name in columns] for point in self.points]
-        return data_frame(rows, columns, index=[point.at for point in self.points], name="at")
+        frame = data_frame(rows, columns, index=[point.at for point in self.points], name="at")
+        return frame.astype(
+            {name: float for name in columns if name not in ("presence", "samples", "expected")}
+        )
 
     def _repr_html_(self) -> str:
         mean = "not measured" if self.mean_activity is None else f"{self.mean_activity:.0%} busy"

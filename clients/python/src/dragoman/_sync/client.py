@@ -288,13 +288,13 @@ class Client:
         return team or self.settings.team or self._only_team()
 
     def _only_team(self) -> str:
-        teams = [membership.team for membership in (self.me()).teams if membership.role != "viewer"]
+        me = self.me()
+        teams = [membership.team for membership in me.teams if membership.role != "viewer"]
         if len(teams) != 1:
-            raise ConfigurationError(
-                f"Which team? Name one of: {', '.join(teams)}."
-                if teams
-                else "You are a member of no team that may request."
-            )
+            nobody = "You are a member of no team that may request. Ask an owner of your team."
+            if me.platform_admin:
+                nobody = "You are a member of no team; as platform admin you may request for each: name it."
+            raise ConfigurationError(f"Which team? Name one of: {', '.join(teams)}." if teams else nobody)
         return teams[0]
 
     def _clusters_for(self, request: ClaimRequest, team: str) -> list[str]:
@@ -326,29 +326,32 @@ class Client:
         team: str = "",
         cluster: str = "",
         profile: str = "",
+        name: str = "",
         mine: bool = False,
     ) -> Iterator[Claim]:
         """Yield the claims that you may see, newest first."""
         params: dict[str, Any] = {"state": list(state), "team": team, "cluster": cluster, "profile": profile}
-        params |= {"limit": LARGE_PAGE, "mine": "true" if mine else ""}
+        params |= {"name": name, "limit": LARGE_PAGE, "mine": "true" if mine else ""}
         for row in self._transport.pages("claims/", params=params):
             yield Claim(self, ClaimInfo.of(row))
 
-    def get(self, claim: str) -> Claim:
+    def get(self, claim: str, *, ended: bool = False) -> Claim:
         """
-        Return a claim by its id, or a live one by its name: your own first.
+        Return a claim by its id, or a live one by its name: your own first. Raises NotFound.
 
-        Raises NotFound.
+        With `ended`, one of yours that is over is found by its name too.
         """
         if is_id(claim):
             return Claim(self, self.info(claim))
-        for mine in (True, False):
-            for found in self.claims(state=(*LIVE, "releasing"), mine=mine):
+        live = (*LIVE, "releasing")
+        for states, mine in ((live, True), (live, False), *([((), True)] if ended else [])):
+            for found in self.claims(state=states, name=claim, mine=mine):
                 if found.name == claim:
                     found.refresh()
                     return found
+        also = "" if ended else " An ended claim is found by its id."
         raise NotFound(
-            f"There is no live claim {claim} that you may see. An ended claim is found by its id.", status=404
+            f"There is no {'' if ended else 'live '}claim {claim} that you may see.{also}", status=404
         )
 
     def info(self, claim: str, *, wait: int = 0, version: int | None = None) -> ClaimInfo:
@@ -383,7 +386,8 @@ class Client:
         return Extension.of(self._transport.post(f"claims/{self._id(claim)}/extend/", body, key=key))
 
     def release(self, claim: str | Claim, reason: str = "") -> ClaimInfo:
-        found = claim if isinstance(claim, Claim) else self.get(claim)
+        """End a claim. Harmless if it has ended; raises NotFound if you have never had one of this name."""
+        found = claim if isinstance(claim, Claim) else self.get(claim, ended=True)
         return found.release(reason)
 
     def approve(self, claim: str | Claim, *, note: str = "") -> ClaimInfo:

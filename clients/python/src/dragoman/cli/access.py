@@ -5,15 +5,24 @@ from __future__ import annotations
 import socket
 import sys
 import webbrowser
+from dataclasses import replace
 
 import click
 
 from dragoman._sync.client import Client
 from dragoman._sync.login import DeviceCode, device_login
-from dragoman.cli.output import write_facts, write_table
+from dragoman.cli.output import moment, write_document, write_facts, write_table
 from dragoman.cli.shared import client_of, is_interactive, output_option
-from dragoman.config import Context, normalized, read_config, remove_context, save_context
+from dragoman.config import (
+    Context,
+    normalized,
+    read_config,
+    remove_context,
+    save_context,
+    write_config,
+)
 from dragoman.errors import ConfigurationError
+from dragoman.results import TokenInfo
 from dragoman.text import span
 
 
@@ -89,30 +98,55 @@ def logout(name: str | None) -> None:
     click.echo(f"Removed {chosen} ({config.contexts[chosen].url}).", err=True)
 
 
-@click.command()
-def contexts() -> None:
-    """List the portals of this machine."""
+@click.group(invoke_without_command=True)
+@output_option
+@click.pass_context
+def contexts(ctx: click.Context, output: str) -> None:
+    """List the portals of this machine; `use` chooses one."""
+    if ctx.invoked_subcommand:
+        return
     config = read_config()
     rows = [
-        ("*" if name == config.current else "", name, one.url, one.team)
+        {"current": name == config.current, "name": name, "portal": one.url, "team": one.team}
         for name, one in config.contexts.items()
     ]
-    write_table(("", "name", "portal", "team"), rows)
+    if output != "table":
+        write_document(output, rows)
+        return
+    table = [["*" if value is True else value or "" for value in row.values()] for row in rows]
+    write_table(("", "name", "portal", "team"), table)
+
+
+@contexts.command()
+@click.argument("name")
+def use(name: str) -> None:
+    """Make a portal the current one."""
+    config = read_config()
+    if name not in config.contexts:
+        known = ", ".join(config.contexts) or "none"
+        raise ConfigurationError(f"There is no context {name}. There are: {known}.")
+    write_config(replace(config, current=name))
+    click.echo(f"Commands go to {config.contexts[name].url} now.", err=True)
 
 
 @click.command()
 @output_option
 @click.pass_context
 def me(ctx: click.Context, output: str) -> None:
-    """Say who is signed in where."""
+    """Say who is signed in where, and what the token may do."""
     client = client_of(ctx)
     found = client.me()
+    token = found.token or TokenInfo()
     facts = {
         "portal": client.settings.url,
         "user": found.username,
         "name": found.name,
         "teams": ", ".join(f"{one.team} ({one.role})" for one in found.teams),
         "role": "platform admin" if found.platform_admin else "",
+        "token": token.title,
+        "may": ", ".join(token.scopes),
+        "only in": token.team,
+        "until": moment(token.expires_at),
     }
     write_facts(output, found, facts)
 

@@ -8,8 +8,9 @@ from typing import Any, BinaryIO
 
 import click
 
+from dragoman._sync.claim import Claim
 from dragoman.cli.access import access_commands
-from dragoman.cli.output import write, write_document, write_facts, write_table
+from dragoman.cli.output import moment, write, write_document, write_facts, write_table
 from dragoman.cli.shared import (
     Commands,
     claim_argument,
@@ -18,6 +19,8 @@ from dragoman.cli.shared import (
     output_option,
     profile_argument,
 )
+from dragoman.errors import NotFound, Unavailable, WaitTimeout
+from dragoman.request import Until
 from dragoman.results import LIVE, ClaimInfo
 from dragoman.text import ago, span, state_label
 from dragoman.version import VERSION
@@ -120,10 +123,27 @@ def request(
     ctx: click.Context, /, profile: str, output: str, *, waits: bool, timeout: float | None, **options: Any
 ) -> None:
     """Request a claim. It lives until it is released or expires."""
-    claim = client_of(ctx).request(profile, **sent(options))
+    try:
+        claim = client_of(ctx).request(profile, **sent(options))
+    except KeyboardInterrupt:
+        click.echo("The request may have arrived all the same: dragoman claims shows it.", err=True)
+        raise
     if waits:
-        claim.wait(timeout=timeout)
+        waited(claim, timeout=timeout)
     show(output, claim.info)
+
+
+def waited(claim: Claim, until: Until = "usable", *, timeout: float | None) -> ClaimInfo:
+    """Wait for a claim. Says that it goes on, and how to end it, to who waits no longer."""
+    try:
+        return claim.wait(until, timeout=timeout)
+    except (KeyboardInterrupt, WaitTimeout, Unavailable):
+        click.echo(
+            f"{claim.name} goes on, and counts against the quota. Wait again: dragoman wait {claim.name}. "
+            f"End it: dragoman release {claim.name}",
+            err=True,
+        )
+        raise
 
 
 @dragoman.command()
@@ -156,7 +176,7 @@ def claims(ctx: click.Context, output: str, *, everybody: bool, state: tuple[str
 @click.pass_context
 def wait(ctx: click.Context, claim: str, until: Any, timeout: float | None, output: str) -> None:
     """Wait until pods may use a claim, or until one does, and say why it waits."""
-    show(output, client_of(ctx).get(claim).wait(until, timeout=timeout))
+    show(output, waited(client_of(ctx).get(claim), until, timeout=timeout))
 
 
 @dragoman.command()
@@ -228,11 +248,22 @@ def extend(
 @dragoman.command()
 @claim_argument
 @click.option("--reason", default="")
+@click.option("--ignore-not-found", is_flag=True, help="No error if you have never had such a claim.")
 @output_option
 @click.pass_context
-def release(ctx: click.Context, claim: str, reason: str, output: str) -> None:
-    """End a claim: withdraw the request, or release the devices."""
-    show(output, client_of(ctx).release(claim, reason))
+def release(ctx: click.Context, claim: str, reason: str, output: str, *, ignore_not_found: bool) -> None:
+    """End a claim: withdraw the request, or release the devices. One that has ended is no error."""
+    try:
+        found = client_of(ctx).get(claim, ended=True)
+    except NotFound as refusal:
+        if not ignore_not_found:
+            raise
+        click.echo(f"{refusal} Nothing to release.", err=True)
+        return
+    if not found.info.is_live:
+        label = state_label(found.state).lower()
+        click.echo(f"{found.name} has ended already: {label} {ago(found.info.state_since)}.", err=True)
+    show(output, found.release(reason))
 
 
 @dragoman.command()
@@ -339,10 +370,6 @@ def completion(shell: str) -> None:
     if kind is None:
         raise click.UsageError(f"There is no completion for {shell}.")
     click.echo(kind(dragoman, {}, "dragoman", "_DRAGOMAN_COMPLETE").source())
-
-
-def moment(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M %Z} ({ago(at)})" if at else ""
 
 
 def show(output: str, claim: ClaimInfo) -> None:

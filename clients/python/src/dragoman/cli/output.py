@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.results import Result
-from dragoman.text import aligned
+from dragoman.text import ago, aligned
 
 FORMATS = ("table", "json", "yaml")
 Columns = Mapping[str, Callable[[Any], object]]
@@ -50,6 +51,10 @@ def write_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     Console(highlight=False, markup=False).print(table)
+
+
+def moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M %Z} ({ago(at)})" if at else ""
 
 
 def write_facts(output: str, found: Result, facts: Mapping[str, object]) -> None:

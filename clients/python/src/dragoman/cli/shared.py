@@ -35,16 +35,22 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
+INTERRUPTED = 130  # as shells say of Ctrl-C
+
+
 class Commands(click.Group):
     """Turns refusals into a sentence on standard error and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
         except (errors.DragomanError, ValueError) as error:
             click.secho(f"Error: {error}", fg="red", err=True)
             for field in getattr(error, "fields", ()):
-                click.echo(f"  {field.field}: {field.message}", err=True)
+                if field.message not in str(error):  # which has the first
+                    click.echo(f"  {field.field}: {field.message}", err=True)
             ctx.exit(next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1))
 
 
