@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import signal
 
 import pytest
 import yaml
@@ -50,6 +51,12 @@ def test_why_says_who_acts(signed_in):
         ("dragoman why nothing-of-this-name", 5, "no live claim"),
         ("dragoman request train-80g --cluster fra-1 --devices 8 --template --parallel 8", 6, "needs 64"),
         ("dragoman request train-80g --cluster fra-1 --devices 0", 7, "devices: "),
+        ("dragoman request train-80g --cluster nowhere", 5, "Clusters: "),
+        ("dragoman request nowhere --cluster fra-1", 5, "no profile nowhere"),
+        ("dragoman match train-80g --team nowhere --cluster fra-1", 5, "no team nowhere, or you are not in"),
+        ("dragoman release nothing-of-this-name", 5, "no claim nothing-of-this-name"),
+        ("dragoman release nothing-of-this-name --ignore-not-found", 0, "Nothing to release."),
+        ("dragoman contexts use nowhere", 3, "no context nowhere. There are: default."),
         ("dragoman approve sam2-finetune", 4, ""),
         ("dragoman extend sam2-finetune", 2, "--hours or --until"),
     ],
@@ -59,6 +66,45 @@ def test_the_exit_code_says_what_kind_of_failure_it_is(signed_in, line, code, se
     assert done.returncode == code, done.stderr
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+    assert len(set(done.stderr.split("\n"))) == len(done.stderr.split("\n"))  # nothing is said twice
+
+
+def test_release_of_what_has_ended_is_no_error(signed_in):
+    name = json.loads(signed_in("dragoman request train-80g --cluster fra-1 --hours 1 -o json").stdout)[
+        "name"
+    ]
+    assert signed_in(f"dragoman release {name}").returncode == 0
+    again = signed_in(f"dragoman release {name}")
+    assert again.returncode == 0
+    assert f"{name} has ended already: withdrawn" in again.stderr
+
+
+def test_a_wait_that_is_interrupted_says_that_the_request_goes_on(signed_in, simulated):
+    line = "dragoman request train-80g --cluster fra-1 --hours 1 --name interrupted --wait"
+    with signed_in.start(line) as command:
+        assert "decides next" in command.stderr.readline()
+        command.send_signal(signal.SIGINT)
+        _shown, said = command.communicate(timeout=patience.COMMAND)
+    assert command.returncode == 130
+    assert "interrupted goes on, and counts against the quota." in said
+    assert "dragoman release interrupted" in said
+    assert signed_in("dragoman release interrupted").returncode == 0
+
+
+def test_the_current_portal_is_chosen_and_contexts_are_documents(signed_in, simulated, client_of):
+    token = client_of(simulated, "engineer").settings.token
+    assert (
+        signed_in(f"dragoman login {simulated.url} --context lab --token-stdin <<< {token}").returncode == 0
+    )
+    assert signed_in("dragoman contexts use default").returncode == 0
+    listed = json.loads(signed_in("dragoman contexts -o json").stdout)
+    assert {one["name"]: one["current"] for one in listed} == {"default": True, "lab": False}
+
+
+def test_me_says_what_the_token_may_do(signed_in):
+    facts = dict(line.split(maxsplit=1) for line in signed_in("dragoman me").stdout.splitlines())
+    assert facts["may"] == "read, request, approve, admin"
+    assert facts["token"] == "Test"
 
 
 def test_a_portal_that_does_not_answer_has_a_code_of_its_own(shell):
@@ -82,7 +128,9 @@ def test_a_token_that_does_not_work_is_not_stored(shell, simulated):
 def test_a_wait_that_is_too_long_and_a_denial_have_codes(signed_in, simulated, client_of):
     requested = json.loads(signed_in("dragoman request train-80g --cluster fra-1 --hours 1 -o json").stdout)
     name = requested["name"]
-    assert signed_in(f"dragoman wait {name} --timeout 1").returncode == 10
+    late = signed_in(f"dragoman wait {name} --timeout 1")
+    assert late.returncode == 10
+    assert f"End it: dragoman release {name}" in late.stderr
     client_of(simulated, "lead").deny(requested["id"], "Not today.")
     done = signed_in(f"dragoman wait {requested['id']}")
     assert done.returncode == 9

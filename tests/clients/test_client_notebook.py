@@ -96,7 +96,7 @@ def test_the_magic_requests_explains_and_releases(start, mira):
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("%gpu", "the following arguments are required"),
+        ("%gpu extend", "the following arguments are required: --hours"),
         ("%gpu request nothing-of-this-name --cluster fra-1", "There is no profile nothing-of-this-name."),
         ("%gpu why nothing-of-this-name", "no live claim"),
     ],

@@ -110,6 +110,17 @@ def test_the_page_has_every_exit_code():
     assert documented == {0, 1, 2, INTERRUPTED} | {code for _kind, code in EXIT_CODES}
 
 
+def test_a_new_try_has_a_new_key_and_the_end_of_none_is_an_error():
+    """What is repeated finds its claim; what is tried again gets another one, and is always released."""
+    github, argo, airflow = (
+        block(*one) for one in (("GitHub Actions", "yaml"), ("Argo Workflows", "yaml"), ("Airflow", "python"))
+    )
+    assert "CLAIM: actions-${{ github.run_id }}-${{ github.run_attempt }}" in github
+    assert 'key="{{ run_id }}-{{ ti.try_number }}"' in airflow
+    for text in (github, argo):
+        assert 'dragoman release "$CLAIM" --ignore-not-found' in text
+
+
 class Task:
     """What the example uses of a task of Airflow. Calling it runs it, as a worker would."""
 
@@ -117,8 +128,10 @@ class Task:
         self.function, self.results = function, []
 
     def __call__(self, *args, **fields):
-        rendered = {name: value.replace("{{ run_id }}", uuid.uuid4().hex).replace("{{ ti.try_number }}", "1") for name, value in fields.items()}
-        self.results.append(Result(self.function(*args, **rendered)))
+        values = {"{{ run_id }}": uuid.uuid4().hex, "{{ ti.try_number }}": "1"}
+        for name, value in values.items():
+            fields = {field: text.replace(name, value) for field, text in fields.items()}
+        self.results.append(Result(self.function(*args, **fields)))
         return self.results[-1]
 
 

@@ -1,10 +1,17 @@
 """What is sent again, what is not, and what a refusal becomes; with and without `await`."""
 
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
 import dragoman
 import httpx
 import pytest
+from dragoman import text
+from dragoman._sync.transport import Transport
+from dragoman.config import Settings
 
-from tests.clients.portals import Asynchronous, Scripted, Synchronous, answer, problem
+from tests.clients.portals import URL, Asynchronous, Scripted, Synchronous, answer, problem
 
 CLAIM = {"id": "0190c8f4-0000-7000-8000-000000000001", "state": "requested", "version": 1, "name": "train"}
 ID = CLAIM["id"]
@@ -41,6 +48,17 @@ def test_the_key_of_the_caller_is_sent(portal):
         {"team": "vision", "cluster": "fra-1", "profile": "train-80g", "devices": 1, "parallel": 1}
         | {"delivery": "claim", "duration": 4 * 3600}
     ]
+
+
+@pytest.mark.parametrize(("status", "sent"), [(429, 2), (503, 1), (502, 1)])
+def test_a_write_without_a_key_is_sent_again_only_if_nothing_was_done(status, sent, no_pauses):
+    """A limit refuses before anything is done; another error may come after it."""
+    script = Scripted(problem(status), answer(device_code="d", user_code="u", verification_uri="v"))
+    http = httpx.Client(transport=httpx.MockTransport(script))
+    transport = Transport(Settings(URL), http=http)
+    with suppress(dragoman.Unavailable):
+        transport.send("POST", "login/device/", json={}, signed=False)
+    assert (len(script.asked), script.keys[0]) == (sent, None)
 
 
 def test_two_writes_have_two_keys(portal):
@@ -97,6 +115,7 @@ def test_it_gives_up_with_a_sentence(portal, no_pauses):
         (409, "a-code-of-next-year", dragoman.Conflict),
         (422, "invalid", dragoman.Invalid),
         (500, "internal", dragoman.Unavailable),
+        (422, "unknown-name", dragoman.UnknownName),
         (418, "teapot", dragoman.Refused),
     ],
 )
@@ -112,6 +131,29 @@ def test_a_malformed_request_names_its_fields(portal):
     with pytest.raises(dragoman.Invalid) as error:
         portal(Scripted(problem(422, "invalid", errors=errors))).call("request", "train-80g", **WANTED)
     assert error.value.fields == (dragoman.FieldError("devices", "At least 1.", "min_value"),)
+
+
+def test_a_token_that_is_no_longer_valid_says_how_to_sign_in_again(portal):
+    with pytest.raises(dragoman.Unauthenticated, match=r"Sign in again: dragoman login http://portal\.test"):
+        portal(Scripted(problem(401, "unauthenticated"))).call("me")
+
+
+def test_who_is_in_no_team_reads_what_helps(portal):
+    nobody = answer(username="root", platform_admin=True, teams=[])
+    with pytest.raises(dragoman.ConfigurationError, match="as platform admin you may request for each"):
+        portal(Scripted(nobody)).call("request", "train-80g", cluster="fra-1")
+
+
+def test_spans_are_told_by_the_clock_of_the_portal(portal):
+    """A clock of this machine that is two hours ahead."""
+    ahead = datetime.now(UTC) - timedelta(hours=2)
+    script = Scripted(answer(headers={"Date": format_datetime(ahead, usegmt=True)}, username="mira"))
+    portal(script).call("me")
+    try:
+        assert text.ago(ahead + timedelta(hours=1, seconds=5)) in ("in 1 h", "in 59 min")
+    finally:
+        text.set_clock(format_datetime(datetime.now(UTC), usegmt=True))
+    assert text.ago(ahead) == "2 h ago"
 
 
 def test_an_answer_of_something_else_is_no_crash(portal):
