@@ -63,7 +63,7 @@ REQUEST = "request train-80g --team vision --cluster fra-1"
 
 
 def test_release_without_a_claim_of_this_notebook_ends_nothing(gpu, portal):
-    with pytest.raises(UsageError, match="requested no claim. Name one of yours: mt-large"):
+    with pytest.raises(UsageError, match=r"requested no claim\. Name one of yours: mt-large"):
         gpu("release")
     assert portal.ended == []
 
