@@ -117,6 +117,7 @@ def test_every_column_of_an_adopted_claim(
         "replaces_id": None,
         "carried": 0,
         "evict_at": None,
+        **dict.fromkeys(("keep_alive", "ends_unless_renewed_at", "silence_noticed_at")),
     }
     charges = list(claim.charges.values_list("device_class", "devices", "settled", "carried"))
     assert charges == [("gpu.nvidia.com", 2, None, 0)]
