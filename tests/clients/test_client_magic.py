@@ -123,7 +123,7 @@ class TestRenewals:
 
     @pytest.fixture
     def told(self, monkeypatch):
-        said = []
+        said: list[str] = []
         monkeypatch.setattr(keepalive, "tell", said.append)
         monkeypatch.setattr(keepalive, "RETRY", 0.01)
         return said

@@ -25,15 +25,19 @@ class Me(BaseHTTPRequestHandler):
         pass
 
 
+class Quiet(HTTPServer):
+    def handle_error(self, request, client_address):
+        """A client that does not trust it is no fault."""
+
+
 @pytest.fixture
 def secure(tmp_path):
     """A portal whose certificate no usual authority has signed; its address and the file of its authority."""
     certificates.ensure(tmp_path)
-    server = HTTPServer(("127.0.0.1", 0), Me)
+    server = Quiet(("127.0.0.1", 0), Me)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / certificates.SERVER)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    server.handle_error = lambda *_args: None
     Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield f"https://127.0.0.1:{server.server_port}", str(tmp_path / certificates.AUTHORITY)
     server.shutdown()
