@@ -21,6 +21,7 @@ from django.utils.cache import patch_cache_control, patch_vary_headers
 from core.errors import PortalError, data_error_refusal
 from core.problems import problem
 from core.rates import parse_rate
+from core.transactions import saved
 
 REQUEST_ID = "X-Request-ID"
 REQUEST_ID_META = "HTTP_X_REQUEST_ID"  # where django-structlog reads it
@@ -48,6 +49,7 @@ class RequestIdMiddleware:
         structlog.contextvars.bind_contextvars(
             request_id=request_id
         )  # also for what answers before structlog's
+        saved.set("")
         response = self.get_response(request)
         structlog.contextvars.clear_contextvars()
         response[REQUEST_ID] = request_id

@@ -1,17 +1,43 @@
-"""Locks inside a transaction (docs/locking.md), and tasks queued after its commit (docs/tasks.md)."""
+"""The transaction of services, locks in it (docs/locking.md), tasks queued after it (docs/tasks.md)."""
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 import structlog
 from celery import Task
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import Model, QuerySet
 from kombu.exceptions import OperationalError
 
 log = structlog.get_logger(__name__)
+# What is known of the writes of this request: "" nothing was saved, "was" or "may have been".
+saved: ContextVar[str] = ContextVar("saved", default="")
+
+
+class ServiceTransaction(transaction.Atomic):
+    """
+    The transaction of a service, or that of the service that calls it: what is refused leaves nothing.
+
+    A request calls one service that writes (tests/api/test_schemathesis.py).
+    """
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        connection = transaction.get_connection(self.using)
+        commits = kind is None and not connection.needs_rollback and len(connection.atomic_blocks) == 1
+        if commits and not saved.get():
+            saved.set("may have been")
+        super().__exit__(kind, error, trace)
+        if commits:
+            saved.set("was")
+
+
+service = ServiceTransaction(DEFAULT_DB_ALIAS, savepoint=True, durable=False)
 
 
 def lock_row[M: Model](rows: QuerySet[M], pk: Any) -> M:

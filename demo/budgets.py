@@ -13,7 +13,7 @@ from claims.models import AtLimit, Budget
 from claims.quotas.services import deny_quota_request
 from core.models import Installation
 from teams.models import Team, User
-from teams.services import set_efficiency_goal
+from teams.services import change_team
 from usage.spending import spending
 
 # team → share that is used, in percent, and what happens at 100 %
@@ -54,7 +54,7 @@ def set_budgets() -> None:
 def set_goal() -> None:
     """Set the efficiency goal of one team."""
     admin = User.objects.get(username="admin")
-    set_efficiency_goal(by=admin, team=Team.objects.get(slug="vision"), percent=GOAL)
+    change_team(by=admin, team=Team.objects.get(slug="vision"), efficiency_goal=GOAL)
 
 
 def _ask_in_vain(budget: Budget, admin: User) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import ProtectedError
 from django.views.decorators.debug import sensitive_variables
 
@@ -26,6 +26,7 @@ from cluster.protocol import (
 )
 from core.errors import Conflict, Invalid, PortalError
 from core.text import counted
+from core.transactions import service
 from inventory.models import Cluster
 from inventory.states import EndPolicy
 from teams.access import require_admin
@@ -142,7 +143,7 @@ def add_cluster(
     cluster.full_clean(exclude=["credentials"])
     is_duplicate = False
     try:
-        with transaction.atomic(durable=True):
+        with service:
             cluster.save(force_insert=True)
             mode = "read-only" if cluster.read_only else "full"
             record(by, cluster, f"added: {credentials.address}, {mode}")
@@ -192,7 +193,7 @@ def renew_credentials(*, name: str, credentials: Credentials, by: User | None = 
             f"These credentials lead to another cluster than “{name}”: UID {facts['uid']} instead "
             f"of {cluster.uid}."
         )
-    with transaction.atomic(durable=True):
+    with service:
         columns = _credential_columns(credentials) | facts
         Cluster.objects.filter(pk=cluster.pk).update(halt_reason="", **columns)
         change = f"credentials replaced: {credentials.address}"
@@ -212,7 +213,7 @@ def change_cluster(*, name: str, by: User | None = None, **fields: str | bool | 
     """
     require_admin_or_command(by)
     cluster = find_cluster(name)
-    with transaction.atomic(durable=True):
+    with service:
         change_columns(cluster, by, fields)
     return cluster
 
@@ -249,7 +250,7 @@ def set_enabled(*, name: str, enabled: bool, by: User | None = None) -> Cluster:
     """Pause or resume a cluster: a paused one is neither read nor written. Repeating it changes nothing."""
     require_admin_or_command(by)
     cluster = find_cluster(name)
-    with transaction.atomic(durable=True):
+    with service:
         if Cluster.objects.filter(pk=cluster.pk, enabled=not enabled).update(enabled=enabled):
             cluster.enabled = enabled
             cluster.save(update_fields=["enabled"])  # its signal counts the availability of the cluster
@@ -264,7 +265,7 @@ def remove_cluster(*, name: str, by: User | None = None) -> None:
     cluster = find_cluster(name)
     held = 0
     try:
-        with transaction.atomic(durable=True):
+        with service:
             record(by, cluster, "removed")
             cluster.delete()
     except ProtectedError as protected:
@@ -281,7 +282,7 @@ def write_quotas(*, name: str, write: bool, by: User | None = None) -> Cluster:
     if write and cluster.read_only:
         raise Conflict(f"“{name}” is read-only: the portal cannot write quotas there.")
     unchanged = Cluster.objects.filter(pk=cluster.pk, write_quotas=not write, read_only=cluster.read_only)
-    with transaction.atomic(durable=True):
+    with service:
         if unchanged.update(write_quotas=write):
             record(by, cluster, "ResourceQuotas on" if write else "ResourceQuotas off")
     cluster.write_quotas = write

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
 from cluster.credentials import reseal, seal_fields, unseal_fields
 from cluster.tls import client_context
 from core.errors import Invalid
+from core.transactions import service
 from inventory.clusters import change_columns, find_cluster, record, require_admin_or_command
 from inventory.models import Cluster, TelemetryAccess
 from inventory.signals import secrets_resealed
@@ -101,7 +101,7 @@ def change_telemetry(
     if secret is not None:
         secret.require_sound()
     cluster = find_cluster(name)
-    with transaction.atomic(durable=True):
+    with service:
         change_columns(cluster, by, addresses or {})
         access = TelemetryAccess.objects.select_for_update().filter(cluster=cluster).first()
         access = access or TelemetryAccess(cluster=cluster)

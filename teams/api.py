@@ -259,11 +259,7 @@ class TeamViewSet(
         require_admin(user)
         body = TeamChangeIn(data=request.data)
         body.is_valid(raise_exception=True)
-        fields = body.validated_data
-        if "title" in fields:
-            services.rename_team(by=user, team=team, title=fields["title"])
-        if "efficiency_goal" in fields:
-            services.set_efficiency_goal(by=user, team=team, percent=fields["efficiency_goal"])
+        services.change_team(by=user, team=team, **body.validated_data)
         return Response(team_out(user, slug))
 
 

@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.cache import cache
-from django.db import transaction
 from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
 from core.scopes import Scope
+from core.transactions import service
 from teams.audit.refusals import record_refused_code
 from teams.models import ApiToken, DeviceLogin, Team, User, record_change
 from teams.tokens import MAX_LIFETIME, create_token
@@ -117,7 +117,7 @@ def find_waiting(user_code: str, *, by: User, address: str | None) -> DeviceLogi
     return row
 
 
-@transaction.atomic(durable=True)
+@service
 def decide(
     *,
     by: User,
@@ -158,7 +158,7 @@ def answer(device_code: str) -> tuple[ApiToken, str]:
     unknown, used or expired. The row is locked, so that of two questions at once only one gets a token.
     """
     now = timezone.now()
-    with transaction.atomic(durable=True):
+    with service:
         rows = DeviceLogin.objects.select_for_update(no_key=True, of=("self",))
         login = (
             rows.select_related("decided_by", "limited_to").filter(device_digest=_digest(device_code)).first()

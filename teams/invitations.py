@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
 from core.models import Installation
+from core.transactions import service
 from teams.access import require_admin
 from teams.models import Invitation, Membership, Role, Team, User, record_change
 
@@ -50,7 +51,7 @@ def invite(*, by: User, email: str, team: Team | None = None, role: Role = Role.
         raise Conflict(f"{team} is archived. Restore it first.", field="team")
     now = timezone.now()
     values = {"role": role, "invited_by": by, "sent_at": now, "expires_at": now + LIFETIME}
-    with transaction.atomic(durable=True):
+    with service:
         invitation, _is_new = Invitation.objects.open().update_or_create(
             email=email, team=team, defaults=values
         )
@@ -81,7 +82,7 @@ def find_invitation(token: str) -> Invitation:
     return invitation
 
 
-@transaction.atomic(durable=True)
+@service
 def revoke_invitation(*, by: User, invitation: Invitation) -> None:
     """End the link. Repeating it changes nothing."""
     require_admin(by)
@@ -89,7 +90,7 @@ def revoke_invitation(*, by: User, invitation: Invitation) -> None:
         _record(by, invitation, f"{invitation.email}: invitation withdrawn", action="invitation.withdrawn")
 
 
-@transaction.atomic(durable=True)
+@service
 def accept_as(*, by: User, token: str) -> Invitation:
     """Join the team with the account of `by`. Raises InvitationOver, Conflict."""
     invitation = find_invitation(token)
@@ -113,7 +114,7 @@ def accept_as_new(*, token: str, username: str, name: tuple[str, str], password:
     person.set_password(password)
     is_taken = False
     try:
-        with transaction.atomic(durable=True):
+        with service:
             person.save(force_insert=True)
             _accept(invitation, person)
     except IntegrityError:

@@ -13,12 +13,13 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.hashers import make_password
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import F, Max, QuerySet
 
 from core.errors import Conflict, Invalid
 from core.inputs import validate_name
 from core.scopes import Scope
+from core.transactions import service
 from teams.access import require_role
 from teams.models import ApiToken, Membership, Role, Team, User, record_change
 from teams.tokens import DEFAULT_OVERLAP, DEFAULT_SCOPES, create_token, rotate_token
@@ -66,7 +67,7 @@ def create_service_account(*, by: User, team: Team, name: str, role: Role = Role
     )
     is_taken = False
     try:
-        with transaction.atomic(durable=True):
+        with service:
             account.save(force_insert=True)
             Membership.objects.create(user=account, team=team, role=role)
             change = f"service account {name}: created as {role.label}"
@@ -78,7 +79,7 @@ def create_service_account(*, by: User, team: Team, name: str, role: Role = Role
     return account
 
 
-@transaction.atomic(durable=True)
+@service
 def set_enabled(*, by: User, account: User, enabled: bool) -> None:
     """Let its tokens work, or not. Repeating it changes nothing. Raises as `create_service_account`."""
     team = team_of(account)
@@ -91,7 +92,7 @@ def set_enabled(*, by: User, account: User, enabled: bool) -> None:
         record_change(by=by, of=team, change=change, action="service_account.changed")
 
 
-@transaction.atomic(durable=True)
+@service
 def delete_service_account(*, by: User, account: User) -> None:
     """
     End an account: its tokens are revoked, its claims and what it did stay under its name. Its row stays too,
@@ -152,7 +153,7 @@ def rotate_account_token(
     return rotate_token(by=by, token=token, overlap=overlap, end_made=end_made, made_with=made_with)
 
 
-@transaction.atomic
+@service
 def revoke_account_token(*, by: User, account: User, token: ApiToken) -> None:
     """Revoke a token of an account at once, for a lead of its team."""
     require_role(by, team_of(account), at_least=Role.LEAD)

@@ -7,11 +7,15 @@ packages above; `claims.quotas.namespaces` archives a team.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.dispatch import Signal
 
 from core.errors import Conflict, Forbidden, Invalid
+from core.transactions import service
 from teams.access import require_admin, require_role
 from teams.models import Membership, Role, Team, User, record_change
 from teams.sessions import end_sessions
@@ -24,7 +28,7 @@ role_changed = Signal()
 account_ended = Signal()
 
 
-@transaction.atomic(durable=True)
+@service
 def add_member(*, by: User, team: Team, username: str, role: Role) -> Membership:
     """Add a person by exact user name, so that nobody can list people by searching."""
     require_role(by, team, at_least=Role.OWNER)
@@ -52,7 +56,7 @@ def _record_added(by: User, team: Team, name: str, role: Role) -> None:
     )
 
 
-@transaction.atomic(durable=True)
+@service
 def change_role(*, by: User, team: Team, member: Membership, role: Role) -> None:
     require_role(by, team, at_least=Role.OWNER)
     if role != Role.OWNER:
@@ -77,7 +81,7 @@ def change_role(*, by: User, team: Team, member: Membership, role: Role) -> None
     role_changed.send(Membership, team_id=team.pk)
 
 
-@transaction.atomic(durable=True)
+@service
 def remove_member(*, by: User, team: Team, member: Membership) -> None:
     """Remove a person from the team. Their claims stay with the team."""
     if by.pk != member.user_id:  # everybody may leave
@@ -124,7 +128,7 @@ FIELD_NAMES = {
 }
 
 
-@transaction.atomic
+@service
 def change_profile(*, by: User, **fields: str) -> None:
     """
     Change one's own account: `first_name`, `last_name`, `email`, `timezone`, `theme`. Raises Forbidden for a
@@ -157,7 +161,7 @@ def create_team(*, by: User, slug: str, title: str, owner: User | None = None) -
     require_admin(by)
     is_taken = False
     try:
-        with transaction.atomic(durable=True):
+        with service:
             team = Team.objects.create(slug=slug, title=title, series=Team.objects.count() % SERIES + 1)
             record_change(by=by, of=team, change=f"created: {title}")
             if owner is not None:
@@ -170,36 +174,34 @@ def create_team(*, by: User, slug: str, title: str, owner: User | None = None) -
     return team
 
 
-@transaction.atomic(durable=True)
-def rename_team(*, by: User, team: Team, title: str) -> None:
-    """Change the title. The slug stays: it is a label on objects in clusters."""
-    require_admin(by)
-    before = Team.objects.values_list("title", flat=True).get(pk=team.pk)
-    if before != title and Team.objects.filter(pk=team.pk, title=before).update(title=title):
-        values = [("Title", before, title)]
-        record_change(by=by, of=team, change=f"title {before} → {title}", values=values)
+TEAM_FIELDS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "title": ("Title", str),
+    "efficiency_goal": ("Efficiency goal", lambda goal: "none" if goal is None else f"{goal} %"),
+}
 
 
-@transaction.atomic(durable=True)
-def set_efficiency_goal(*, by: User, team: Team, percent: int | None) -> None:
+@service
+def change_team(*, by: User, team: Team, **fields: Any) -> None:
     """
-    Set which share of the measured time devices are to compute, in percent; None is no goal.
+    Change `title`, or `efficiency_goal`: which share of the measured time devices are to compute, in percent;
+    None is no goal. The slug stays: it is a label on objects in clusters.
 
-    Raises Forbidden for everybody but platform admins, Invalid beyond 1 to 100.
+    Raises Forbidden for everybody but platform admins, Invalid for a goal beyond 1 to 100.
     """
     require_admin(by)
-    if percent is not None and not 1 <= percent <= 100:
-        raise Invalid(f"A goal is 1 to 100 %; {percent} was sent.", field="efficiency_goal")
-    before = Team.objects.values_list("efficiency_goal", flat=True).get(pk=team.pk)
-    if before != percent and Team.objects.filter(pk=team.pk, efficiency_goal=before).update(
-        efficiency_goal=percent
-    ):
-        old, new = ("none" if goal is None else f"{goal} %" for goal in (before, percent))
-        values = [("Efficiency goal", old, new)]
-        record_change(by=by, of=team, change=f"efficiency goal {old} → {new}", values=values)
+    goal = fields.get("efficiency_goal")
+    if goal is not None and not 1 <= goal <= 100:
+        raise Invalid(f"A goal is 1 to 100 %; {goal} was sent.", field="efficiency_goal")
+    before = Team.objects.values(*TEAM_FIELDS).get(pk=team.pk)
+    changed = {name: value for name, value in fields.items() if value != before[name]}
+    if changed and Team.objects.filter(pk=team.pk, **before).update(**changed):
+        shown = [(name, *TEAM_FIELDS[name]) for name in changed]
+        values = [(label, words(before[name]), words(fields[name])) for name, label, words in shown]
+        change = ", ".join(f"{label[0].lower()}{label[1:]} {old} → {new}" for label, old, new in values)
+        record_change(by=by, of=team, change=change, values=values)
 
 
-@transaction.atomic(durable=True)
+@service
 def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
     """Make a person platform admin, or end that. Raises Conflict for the last one."""
     require_admin(by)
@@ -231,7 +233,7 @@ def set_platform_admin(*, by: User, person: User, admin: bool) -> None:
     )
 
 
-@transaction.atomic(durable=True)
+@service
 def deactivate_person(*, by: User, person: User) -> None:
     """End the sessions of a person and revoke their API tokens. Raises Conflict for the last admin."""
     require_admin(by)
@@ -258,7 +260,7 @@ def end_account(*, person: User, who: User | None = None, reason: str = "") -> N
     account_ended.send(User, person=person, who=who, reason=reason)
 
 
-@transaction.atomic(durable=True)
+@service
 def reactivate_person(*, by: User, person: User) -> None:
     """Let a person sign in again, with the roles they had. Their tokens stay revoked."""
     require_admin(by)

@@ -4,10 +4,10 @@ Signing out elsewhere: one of one's own sessions, all but this one; for platform
 
 from __future__ import annotations
 
-from django.db import transaction
 from django.db.models import QuerySet
 
 from core.text import counted
+from core.transactions import service
 from teams.access import require_admin
 from teams.models import Session, User, record_change
 from teams.sessions import end_sessions, going_on
@@ -18,14 +18,14 @@ def sessions_of(person: User) -> QuerySet[Session]:
     return going_on().filter(user=person).order_by("-last_seen_at", "pk")
 
 
-@transaction.atomic
+@service
 def sign_out(*, by: User, session: Session) -> None:
     """End one session of `by`. Repeating it changes nothing."""
     if Session.objects.filter(pk=session.pk, user=by).delete()[0]:
         _record(by, by, f"ended a session: {session.browser}")
 
 
-@transaction.atomic
+@service
 def sign_out_others(*, by: User, here: str | None) -> int:
     """End the sessions of `by`, except that with the key `here`; return how many were not over."""
     if ended := end_sessions(by, but=here):
@@ -34,7 +34,7 @@ def sign_out_others(*, by: User, here: str | None) -> int:
     return ended
 
 
-@transaction.atomic
+@service
 def sign_out_person(*, by: User, person: User) -> int:
     """End all sessions of a person; return how many were not over. Their tokens stay. Raises Forbidden."""
     require_admin(by)

@@ -16,7 +16,6 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication, get_authorization_header
@@ -29,6 +28,7 @@ from core.origin import Source, came_from, client_address
 from core.prepared import Prepared, Statement
 from core.scopes import Scope, ScopeMissing, require_current_text
 from core.times import require_date, utc_moment
+from core.transactions import service
 from teams.access import TEAM_FIELDS, USER_FIELDS, role_in, roles_from_rows
 from teams.audit.refusals import record_refused_token
 from teams.models import ApiToken, Team, User, record_token_change
@@ -109,7 +109,7 @@ def create_token(
         _require_within(made_with, chosen, team)
     expires_at = _expiry(expires_at, made_with)
     text = new_text()
-    with transaction.atomic():
+    with service:
         _lock_maker(made_with)
         row = ApiToken.objects.create(
             user=owner,
@@ -158,7 +158,7 @@ def rotate_token(
         expires_at = min(expires_at, token.made_with.expires_at)
     maker = made_with if made_with is not None and made_with.pk != token.pk else token.made_with
     text = new_text()
-    with transaction.atomic():
+    with service:
         _lock_maker(made_with)
         same = ApiToken.objects.filter(pk=token.pk, digest=token.digest, revoked_at=None)
         rotated = same.update(
@@ -180,7 +180,7 @@ def rotate_token(
     return text
 
 
-@transaction.atomic
+@service
 def revoke_token(*, by: User, token: ApiToken, made_with: ApiToken | None = None) -> None:
     """
     Revoke a token of `by` at once, with those made with it. Repeating it keeps the first time. With a token,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 
-from django.db import transaction
 from django.utils import timezone
 
 from core.errors import Conflict, Forbidden
 from core.times import utc_moment
+from core.transactions import service
 from teams.access import is_platform_admin
 from teams.models import User, record_change
 from usage.daily import SETTLED_AFTER, lock_days, midnight
@@ -37,7 +37,7 @@ def closes_from(month: Month) -> datetime:
     return month.next.start + SETTLED_AFTER
 
 
-@transaction.atomic(durable=True)
+@service
 def close_month(*, by: User, month: Month) -> ClosedMonth:
     """
     Close a month, and with the first one all months before.

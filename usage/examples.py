@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from uuid import UUID, uuid5
 
-from django.db import transaction
 from django.utils import timezone
 
 from core.times import utc_moment
+from core.transactions import service
 from dra.devices import names_product
 from teams.models import User, record_change
 from usage.closing import lock_open_days, require_admin
@@ -71,7 +71,7 @@ def _share(one: str, other: str) -> bool:
     return names_product(one, other) or names_product(other, one)
 
 
-@transaction.atomic(durable=True)
+@service
 def add_examples(*, by: User) -> list[Rate]:
     """
     Add the examples that are missing as rates from the begin of this month (UTC) on; return these.

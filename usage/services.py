@@ -3,13 +3,13 @@
 from datetime import datetime
 from decimal import Decimal
 
-from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.formats import date_format
 
 from core.errors import Conflict, Invalid
 from core.times import require_date, utc_moment
+from core.transactions import service
 from inventory.models import Cluster
 from teams.models import User, record_change
 from usage import rate_matches
@@ -18,7 +18,7 @@ from usage.models import Rate
 from usage.rate_matches import require_expression
 
 
-@transaction.atomic(durable=True)
+@service
 def save_rate(
     *,
     by: User,
@@ -86,7 +86,7 @@ def _recorded(rate: Rate) -> str:
     return f"{rate}, from {utc_moment(rate.valid_from)}{condition}"
 
 
-@transaction.atomic(durable=True)
+@service
 def remove_rate(*, by: User, rate: Rate) -> None:
     """Remove a rate that does not apply yet."""
     require_admin(by)
@@ -94,7 +94,7 @@ def remove_rate(*, by: User, rate: Rate) -> None:
     lock_pending(rate).delete()
 
 
-@transaction.atomic(durable=True)
+@service
 def retire_rate(*, by: User, rate: Rate, until: datetime | None = None) -> Rate:
     """
     End a rate now, or at `until`: devices then have the price of the next rate that matches, or none.

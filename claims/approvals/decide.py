@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
-from django.db import transaction
 from django.db.models import Prefetch, prefetch_related_objects
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -39,12 +38,12 @@ from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from core.prepared import PreparedObjects
 from core.times import duration as in_words
 from core.times import moment
-from core.transactions import after_commit, lock_row
+from core.transactions import after_commit, lock_row, service
 from teams.access import require_role
 from teams.models import Role, User
 
 
-@transaction.atomic(durable=True)
+@service
 def approve(*, claim: Claim, by: User, spec_hash: str, note: str = "") -> Claim:
     """
     Approve the claim with the spec that `by` read; approving twice has the effect of once.
@@ -67,7 +66,7 @@ def approve(*, claim: Claim, by: User, spec_hash: str, note: str = "") -> Claim:
     return claim
 
 
-@transaction.atomic(durable=True)
+@service
 def deny(*, claim: Claim, by: User, reason: str) -> Claim:
     """Deny the request. Raises Invalid without a reason, Forbidden, Conflict if somebody decided first."""
     claim, _effective_rule, delegator = load_for_decision(claim, by)
@@ -199,7 +198,7 @@ def _decision_sentence(claim: Claim, person: str, state: str, at: datetime) -> s
     }[ClaimState(state)]
 
 
-@transaction.atomic(durable=True)
+@service
 def approve_with_changes(
     *, claim: Claim, by: User, spec_hash: str, wanted: WantedChange, note: str = ""
 ) -> Claim:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.db import transaction
 from django.db.models import Q
 from django.urls import reverse
 
@@ -13,6 +12,7 @@ from claims.approvals.authority import deciders, join_names
 from claims.models import Approval, PendingDecision
 from core.errors import Conflict
 from core.times import duration, moment, utc_moment
+from core.transactions import service
 from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import require_admin
@@ -43,7 +43,7 @@ def deciders_of(request: PendingDecision) -> list[User]:
     return [person for pk, person in people.items() if pk not in without]
 
 
-@transaction.atomic(durable=True)
+@service
 def remind_deciders(*, request: PendingDecision, by: User, now: datetime) -> list[User]:
     """
     Notify the people who decide on a request that it still waits, and return them; the history of a

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -19,13 +19,14 @@ from claims.models import Approval, ApprovalRule, Delegation, Profile, ReasonTem
 from core.errors import Conflict, Forbidden, Invalid, violated_constraint
 from core.text import DASH
 from core.times import duration, moment, require_date, utc_moment
+from core.transactions import service
 from teams.access import require_admin, require_role, role_in, teams_where
 from teams.models import Membership, Role, Team, User, record_change
 
 MAX_DELEGATION = timedelta(days=92)
 
 
-@transaction.atomic(durable=True)
+@service
 def delegate(*, by: User, team: Team, to: User, starts_at: datetime, ends_at: datetime) -> Delegation:
     """
     Let `to`, a member of the team, decide for `by`, a lead of it, in a period.
@@ -71,7 +72,7 @@ def delegations_of(user: User) -> QuerySet[Delegation]:
     return mine.select_related("team", "lead", "to")
 
 
-@transaction.atomic(durable=True)
+@service
 def end_delegation(*, by: User, delegation: Delegation) -> Delegation:
     """
     End the delegation now, or cancel it if it has not started. Raises Forbidden for anybody but its lead and
@@ -90,7 +91,7 @@ def end_delegation(*, by: User, delegation: Delegation) -> Delegation:
     return row
 
 
-@transaction.atomic(durable=True)
+@service
 def save_rule(
     *,
     by: User,
@@ -140,7 +141,7 @@ def save_rule(
     return rule
 
 
-@transaction.atomic(durable=True)
+@service
 def remove_rule(*, by: User, rule: ApprovalRule) -> None:
     """Delete the rule; the next less specific one applies from now on. Raises Forbidden."""
     require_admin(by)
@@ -210,7 +211,7 @@ MAX_TITLE_LENGTH = 80
 MAX_REASON_LENGTH = 500  # as the note of a decision
 
 
-@transaction.atomic(durable=True)
+@service
 def save_reason(
     *, by: User, title: str, text: str, team: Team | None = None, reason: ReasonTemplate | None = None
 ) -> ReasonTemplate:
@@ -255,7 +256,7 @@ def _title_exists(title: str, team: Team | None) -> Invalid:
     )
 
 
-@transaction.atomic(durable=True)
+@service
 def remove_reason(*, by: User, reason: ReasonTemplate) -> None:
     """Delete the reason; past decisions keep its text. Raises as `save_reason`."""
     _require_may_edit(by, reason.team)

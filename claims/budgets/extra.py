@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.urls import reverse
 from django.utils import timezone
 
@@ -27,6 +27,7 @@ from claims.quotas.services import (
     to_decide,
 )
 from core.errors import Conflict, Invalid
+from core.transactions import service
 from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import require_role
@@ -63,7 +64,7 @@ def request_extra(
     if utc_day(timezone.now()) > last:
         raise Conflict(f"The period of this budget ended on {day_words(last)}.")
     try:
-        with transaction.atomic(durable=True):
+        with service:
             lock_team(team)  # of two requests at once, the second is refused with the first
             if earlier := earlier_request(by, key):
                 return earlier
@@ -95,7 +96,7 @@ def request_extra(
     return quota_request
 
 
-@transaction.atomic(durable=True)
+@service
 def approve_extra(
     *,
     quota_request: QuotaRequest,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
-from django.db import transaction
 from django.utils import timezone
 
 from claims.budgets.use import hours_text, limit_words, more_budget, period_words, refresh, utc_day
@@ -15,6 +14,7 @@ from core.errors import Conflict, Invalid
 from core.models import Installation
 from core.text import money
 from core.times import FIRST_YEAR, LAST_YEAR
+from core.transactions import service
 from teams.access import require_admin
 from teams.models import Team, User, record_change
 
@@ -47,7 +47,7 @@ def set_budget(
     if last is None:
         first = first.replace(day=1)
     require_terms(title=title, first=first, last=last, amount=amount, hours=hours, at_limit=at_limit)
-    with transaction.atomic(durable=True):
+    with service:
         if lock_team(team).archived_at:
             raise Conflict(f"{team} is archived. Restore it first.")
         if Budget.objects.open().filter(team=team, title=title).exists():
@@ -90,7 +90,7 @@ def change_budget(
     Raises Forbidden, Invalid, and Conflict if it has been ended.
     """
     require_admin(by)
-    with transaction.atomic(durable=True):
+    with service:
         current = _lock_open(budget)
         first = first or current.first
         if current.is_monthly:
@@ -117,7 +117,7 @@ def change_budget(
     return current
 
 
-@transaction.atomic(durable=True)
+@service
 def end_budget(*, by: User, budget: Budget, reason: str = "") -> None:
     """End a budget: from now on it limits nothing. Ending it twice is ending it once. Raises Forbidden."""
     require_admin(by)

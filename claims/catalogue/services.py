@@ -15,7 +15,7 @@ from claims.catalogue.tasks import catalogue_has_changed
 from claims.catalogue.yaml_export import RETIRED, ProfileChange, import_plan, plan_digest
 from claims.models import Profile, ProfileLimits, ProfileVersion, Purpose
 from core.errors import Conflict, Invalid, violated_constraint
-from core.transactions import lock_row
+from core.transactions import lock_row, service
 from dra import quota, validation
 from dra.manifests import spec_hash
 from teams.access import require_admin
@@ -25,7 +25,7 @@ SLUG_CONSTRAINT = "claims_profile_slug_key"  # of `unique=True`, as PostgreSQL n
 RESERVED = frozenset(("new", "lint", "match", "export", "import", "presets", "compare"))  # of pages
 
 
-@transaction.atomic(durable=True)
+@service
 def save_profile(
     *,
     by: User,
@@ -64,7 +64,7 @@ def write_profile(*, by: User, profile: Profile | None, definition: ProfileDefin
     return _save_version(profile, by=by, spec=definition.spec, limits=definition.limits, restores=restores)
 
 
-@transaction.atomic(durable=True)
+@service
 def replace_spec(
     *, by: User, profile: Profile, version: ProfileVersion, spec: dict[str, Any]
 ) -> ProfileVersion:
@@ -85,7 +85,7 @@ def replace_spec(
     return _save_version(profile, by=by, spec=spec, limits=version.limits)
 
 
-@transaction.atomic(durable=True)
+@service
 def retire_profile(*, by: User, profile: Profile) -> Profile:
     """Remove a profile from the catalogue. Its claims keep it. Retiring twice is retiring once."""
     require_admin(by)
@@ -96,7 +96,7 @@ def retire_profile(*, by: User, profile: Profile) -> Profile:
     return profile
 
 
-@transaction.atomic(durable=True)
+@service
 def restore_profile(*, by: User, profile: Profile) -> Profile:
     """Restore a retired profile with its current version. Restoring twice is restoring once."""
     require_admin(by)
@@ -273,7 +273,7 @@ def add_profiles(*, by: User, definitions: Sequence[ProfileDefinition]) -> list[
     return _import(by, definitions, prune=False, seen="", only_new=True)
 
 
-@transaction.atomic(durable=True)
+@service
 def _import(
     by: User, definitions: Sequence[ProfileDefinition], *, prune: bool, seen: str, only_new: bool
 ) -> list[ProfileChange]:

@@ -19,6 +19,7 @@ from claims.models.limits import ProfileEndPolicy
 from claims.observation.observations import ENDED, Observation, consumer_references, observe
 from claims.states import ClaimState
 from core.times import duration, utc_moment
+from core.transactions import service
 from inventory.models import Pod
 from inventory.states import EndPolicy
 from notify.models import NoticeKind
@@ -41,7 +42,7 @@ def start_release(claim: Claim, *, why: str, by: User | None = None) -> bool:
 
     Every release begins here. The caller queues the deletion of the object.
     """
-    with transaction.atomic():
+    with service:
         if not claim.advance(ClaimState.RELEASING, why=why, by=by):
             return False
         if claim.end_policy != EndPolicy.RUN:

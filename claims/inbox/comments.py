@@ -12,6 +12,7 @@ from claims.approvals.authority import deciders_on, may_decide
 from claims.models import Claim, Comment, QuotaRequest, RequestStatus
 from claims.states import ClaimState
 from core.errors import Invalid, violated_constraint
+from core.transactions import service
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -35,6 +36,7 @@ def open_question(comments: Iterable[Comment]) -> Comment | None:
     return question
 
 
+@service
 def comment_on_claim(*, claim: Claim, by: User, text: str, key: str) -> Comment:
     """
     Comment on a claim. From somebody who may decide on a pending claim, it is a question to its requester.
@@ -54,6 +56,7 @@ def comment_on_claim(*, claim: Claim, by: User, text: str, key: str) -> Comment:
     return comment
 
 
+@service
 def comment_on_quota_request(*, quota_request: QuotaRequest, by: User, text: str, key: str) -> Comment:
     """Comment on a quota request, as on a claim."""
     require_role(by, quota_request.team, at_least=Role.MEMBER)
@@ -80,7 +83,7 @@ def _clean_text(text: str, key: str) -> str:
 def _save_once(comment: Comment) -> tuple[Comment, bool]:
     """Save the comment; return it, or the one with its key, and whether it is new."""
     try:
-        with transaction.atomic(durable=True):
+        with transaction.atomic():
             comment.save(force_insert=True)
             if comment.claim_id:
                 Claim.objects.filter(pk=comment.claim_id).update(version=F("version") + 1)

@@ -9,7 +9,6 @@ programs find time to renew.
 
 from datetime import datetime, timedelta
 
-from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Greatest, Now
 from django.urls import reverse
@@ -21,6 +20,7 @@ from claims.webhook_events import tell_of_end
 from core.errors import Conflict, Forbidden
 from core.times import duration as in_words
 from core.times import utc_moment
+from core.transactions import service
 from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import require_role
@@ -48,7 +48,7 @@ def renew(*, claim: Claim, by: User) -> Claim:
     return claim
 
 
-@transaction.atomic(durable=True)
+@service
 def keep(*, claim: Claim, by: User) -> Claim:
     """
     Let a claim live until its own end, whether or not its program is alive. Repeating it changes nothing.

@@ -30,7 +30,7 @@ from core.conditional import require_expected
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.times import duration as in_words
 from core.times import moment, require_date, utc_moment
-from core.transactions import after_commit, lock_row
+from core.transactions import after_commit, lock_row, service
 from inventory.states import EndPolicy
 from notify.models import NoticeKind
 from notify.services import notify
@@ -38,7 +38,7 @@ from teams.access import people_in, require_role
 from teams.models import Role, Team, User
 
 
-@transaction.atomic(durable=True)
+@service
 def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """Withdraw a pending request. Raises Forbidden, IllegalTransition, Conflict."""
     claim = _lock_owned_claim(claim, by)
@@ -54,7 +54,7 @@ def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
     return claim
 
 
-@transaction.atomic(durable=True)
+@service
 def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """
     Give devices back: the portal deletes the object; pods that still use it keep the devices until they end.
@@ -74,7 +74,7 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
     return claim
 
 
-@transaction.atomic(durable=True)
+@service
 def evict(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """
     Evict the pods that still hold devices of an ended claim, now. Repeating it changes nothing.
@@ -121,7 +121,7 @@ def _state_conflict(claim: Claim) -> Conflict:
     return Conflict(f"{claim} has changed in the meantime and is now “{claim.get_state_display()}”.")
 
 
-@transaction.atomic(durable=True)
+@service
 def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: str) -> Extension:
     """
     Move the end of a claim to `until`, or request it; the same `key` of the same person requests it once.
@@ -176,7 +176,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     return extension
 
 
-@transaction.atomic(durable=True)
+@service
 def approve_extension(*, extension: Extension, by: User, note: str = "") -> Extension:
     """
     Approve the extension as requested. Approving twice has the effect of once.
@@ -200,7 +200,7 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     return _decided_already(extension, by, RequestStatus.APPROVED)
 
 
-@transaction.atomic(durable=True)
+@service
 def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
     """Deny the extension. Raises Invalid without a reason, Forbidden, Conflict if it is decided already."""
     claim, extension = _to_decide(extension, by)
@@ -214,7 +214,7 @@ def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
     return _decided_already(extension, by, RequestStatus.DENIED)
 
 
-@transaction.atomic(durable=True)
+@service
 def withdraw_extension(*, extension: Extension, by: User) -> Extension:
     """Withdraw an extension request. Raises Forbidden, and Conflict if it was decided."""
     claim = lock_owned_claim(extension.claim, by)
@@ -312,7 +312,7 @@ def _notify_requester(extension: Extension, by: User) -> None:
     )
 
 
-@transaction.atomic(durable=True)
+@service
 def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     """
     Move the end of a claim forward to `until`. Repeating it changes nothing.
@@ -347,7 +347,7 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
 TAKE_BACK_TIME = timedelta(minutes=10)  # after a transfer, to take it back
 
 
-@transaction.atomic(durable=True)
+@service
 def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     """
     Make `to` the owner of a claim. Repeating it changes nothing.
@@ -420,7 +420,7 @@ def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
     )
 
 
-@transaction.atomic(durable=True)
+@service
 def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     """
     Accept the object that somebody recreated under the claim's name as the claim's own.
@@ -442,7 +442,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     return claim
 
 
-@transaction.atomic(durable=True)
+@service
 def label_again(*, claim: Claim, by: User) -> Claim:
     """
     Restore the portal's labels on the object of a claim. Repeating it changes nothing.

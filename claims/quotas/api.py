@@ -22,6 +22,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.schema import key, refuses
 from core.scopes import Scope, needs
+from core.transactions import after_commit
 from inventory.clusters import write_quotas
 from inventory.models import Cluster
 from teams.access import require_admin, team_for, user_of
@@ -201,7 +202,7 @@ class EnforcementView(APIView):
         body = EnforcementIn(data=request.data)
         body.is_valid(raise_exception=True)
         cluster = write_quotas(name=name, write=body.validated_data["enforced"], by=user_of(request))
-        write_cluster.delay(str(cluster.pk))
+        after_commit(write_cluster, str(cluster.pk))
         return Response(_enforcement(cluster), status=status.HTTP_202_ACCEPTED)
 
 

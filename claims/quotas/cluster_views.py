@@ -18,6 +18,7 @@ from claims.quotas.resource_quota import Headroom, headrooms
 from claims.quotas.tasks import write_cluster
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
+from core.transactions import after_commit
 from dra import quota
 from inventory.clusters import write_quotas
 from inventory.models import Cluster, Namespace
@@ -81,7 +82,7 @@ def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
     cluster = cluster_for(request, name)
     try:
         write_quotas(name=cluster.name, write=True, by=user_of(request))
-        write_cluster.delay(str(cluster.pk))
+        after_commit(write_cluster, str(cluster.pk))
         messages.success(request, f"Quotas are now written to {cluster}.")
     except PortalError as refusal:
         messages.error(request, refusal.message)
@@ -94,7 +95,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
     cluster = cluster_for(request, name)
     if request.method == "POST":
         write_quotas(name=cluster.name, write=False, by=user_of(request))
-        write_cluster.delay(str(cluster.pk))
+        after_commit(write_cluster, str(cluster.pk))
         messages.success(request, f"The portal's quotas are being removed from {cluster}.")
         return redirect("claims:cluster_quotas", cluster.name)
     rows = WrittenQuota.objects.filter(team_namespace__cluster=cluster).select_related("team_namespace__team")
@@ -112,7 +113,7 @@ def cluster_quotas_stop(request: HttpRequest, name: str) -> HttpResponse:
 def cluster_quotas_repair(request: HttpRequest, name: str) -> HttpResponse:
     """Check every namespace now and repair drift."""
     cluster = cluster_for(request, name)
-    write_cluster.delay(str(cluster.pk))
+    after_commit(write_cluster, str(cluster.pk))
     messages.success(request, f"The quotas of {cluster} are being looked at now.")
     return redirect("claims:cluster_quotas", cluster.name)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.utils import timezone
 
 from claims.models import Budget, Claim, Delegation, Quota, QuotaRequest, RequestStatus, TeamNamespace
@@ -16,7 +16,7 @@ from claims.quotas import tasks
 from claims.quotas.services import lock_team
 from core.errors import Conflict, Invalid
 from core.text import counted
-from core.transactions import after_commit
+from core.transactions import after_commit, service
 from inventory.models import Cluster
 from teams.access import require_admin
 from teams.models import Team, User, record_change
@@ -36,7 +36,7 @@ def set_namespace(*, by: User, team: Team, cluster: Cluster, namespace: str) -> 
         raise Invalid(f"“{namespace}” is no name of a namespace: lower-case letters, digits and hyphens.")
     is_taken = False
     try:
-        with transaction.atomic(durable=True):
+        with service:
             _set_namespace(by, team, cluster, namespace)
     except IntegrityError:
         is_taken = True
@@ -70,7 +70,7 @@ def _set_namespace(by: User, team: Team, cluster: Cluster, namespace: str) -> No
         after_commit(tasks.write_cluster, str(cluster.pk))  # deletes the ResourceQuota in the old namespace
 
 
-@transaction.atomic(durable=True)
+@service
 def archive_team(*, by: User, team: Team) -> None:
     """
     End a team: nobody is a member, its quotas, guarantees, namespaces and delegations are removed, and its
@@ -139,7 +139,7 @@ def reason_not_to_archive(team: Team) -> str:
     return f"{team} has {' and '.join(parts)}." if parts else ""
 
 
-@transaction.atomic(durable=True)
+@service
 def restore_team(*, by: User, team: Team) -> None:
     """Take a team back, without members, namespaces and quotas."""
     require_admin(by)

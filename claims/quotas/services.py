@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.urls import reverse
 from django.utils import timezone
 
@@ -14,7 +14,7 @@ from claims.quotas.quota_requests import named_quota, quota_words, request_impac
 from claims.quotas.quota_usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment, require_date, utc_moment
-from core.transactions import lock_row
+from core.transactions import lock_row, service
 from dra.quota import no_class_reason
 from notify.models import NoticeKind
 from notify.services import notify
@@ -46,7 +46,7 @@ def set_quota(
         raise Invalid("Only devices of a device class can be guaranteed.")
     if not 0 <= guaranteed <= devices:
         raise Invalid(f"A guarantee of {guaranteed} is more than the limit of {devices}.")
-    with transaction.atomic(durable=True):
+    with service:
         if lock_team(team).archived_at:
             raise Conflict(f"{team} is archived. Restore it first.")
         return save_quota(
@@ -59,7 +59,7 @@ def set_quota(
         )
 
 
-@transaction.atomic(durable=True)
+@service
 def remove_quota(*, by: User, quota: Quota) -> None:
     """
     Remove a limit: of a device class the team may then hold none, of a profile or claims any number.
@@ -158,7 +158,7 @@ def request_quota(
     if devices <= limit:
         raise Invalid(f"{team} may have {limit} already; request more than that.")
     try:
-        with transaction.atomic(durable=True):
+        with service:
             lock_team(team)  # of two equal requests at once, the second is refused with the first
             if earlier := earlier_request(by, key):
                 return earlier
@@ -185,7 +185,7 @@ def request_quota(
     return quota_request
 
 
-@transaction.atomic(durable=True)
+@service
 def approve_quota_request(
     *,
     quota_request: QuotaRequest,
@@ -242,7 +242,7 @@ def approve_quota_request(
     return pending
 
 
-@transaction.atomic(durable=True)
+@service
 def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) -> QuotaRequest:
     """Deny the request. Raises Forbidden, Invalid without a reason, Conflict if it is decided already."""
     pending = to_decide(quota_request, by)
@@ -255,7 +255,7 @@ def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) ->
     return decided_already(pending, by, RequestStatus.DENIED)
 
 
-@transaction.atomic(durable=True)
+@service
 def withdraw_quota_request(*, quota_request: QuotaRequest, by: User) -> QuotaRequest:
     """
     Withdraw a pending request: its requester, or a lead.

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet, prefetch_related_objects
 from django.utils import timezone
 
@@ -28,7 +28,7 @@ from claims.states import FINAL, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, Invalid, PortalError, QuotaExceeded, violated_constraint
 from core.prepared import PreparedObjects
 from core.text import counted
-from core.transactions import after_commit
+from core.transactions import after_commit, service
 from dra.objects import requests
 from inventory.models import Cluster
 from teams.access import require_role
@@ -95,7 +95,7 @@ def request_claim(  # noqa: PLR0913 (a request has many fields)
         raise Conflict(f"The name {plan.name} is already used in {plan.namespace} of {cluster}.") from error
 
 
-@transaction.atomic(durable=True)
+@service
 def _reserve(
     plan: RequestPlan,
     *,
@@ -413,7 +413,7 @@ MAX_DRAFT_LENGTH = 8000  # characters of the fields as JSON: every field at its 
 type SubmittedFields = Mapping[str, list[str]]
 
 
-@transaction.atomic(durable=True)
+@service
 def save_draft(*, by: User, key: str, fields: SubmittedFields, now: datetime | None = None) -> Draft | None:
     """
     Save the typed fields under the key of the form, or overwrite the draft with this key.
@@ -432,7 +432,7 @@ def save_draft(*, by: User, key: str, fields: SubmittedFields, now: datetime | N
     return Draft.objects.update_or_create(by=by, key=key, defaults=values)[0]
 
 
-@transaction.atomic(durable=True)
+@service
 def delete_draft(*, by: User, draft: Draft) -> None:
     """Delete a draft of `by`; deleting it twice is not an error."""
     Draft.objects.filter(by=by, pk=draft.pk).delete()

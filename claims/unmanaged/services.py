@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.urls import reverse
 from django.utils import timezone
 
@@ -14,7 +14,7 @@ from claims.quotas import quota_usage
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded, violated_constraint
 from core.times import duration as in_words
-from core.transactions import after_commit
+from core.transactions import after_commit, service
 from dra import quota
 from dra.manifests import spec_hash
 from inventory.models import ResourceClaim
@@ -149,7 +149,7 @@ def _require_adoptable(
     return version
 
 
-@transaction.atomic(durable=True)
+@service
 def _adopt(
     row: ResourceClaim,
     team: Team,

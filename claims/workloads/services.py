@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 from django.contrib.auth.models import AnonymousUser
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
@@ -25,6 +25,7 @@ from cluster.kube import SERVICE_ACCOUNT
 from cluster.protocol import ClusterError
 from core.errors import Conflict, Invalid, PortalError
 from core.scopes import Scope
+from core.transactions import service
 from inventory.clusters import gateway_for
 from teams.access import require_role
 from teams.audit.refusals import record_refusal
@@ -82,7 +83,7 @@ def allow(*, by: User, account: User, cluster: str, service_account: str) -> Wor
     if not service_account or SERVICE_ACCOUNT.fullmatch(f"system:serviceaccount:x:{service_account}") is None:
         raise Invalid("Name the service account as in the cluster, such as default.", field="service_account")
     try:
-        with transaction.atomic(durable=True):
+        with service:
             row, is_new = WorkloadIdentity.objects.get_or_create(
                 place=place, service_account=service_account, defaults={"account": account}
             )
@@ -99,7 +100,7 @@ def allow(*, by: User, account: User, cluster: str, service_account: str) -> Wor
     return row
 
 
-@transaction.atomic(durable=True)
+@service
 def disallow(*, by: User, identity: WorkloadIdentity) -> None:
     """End that pods may act as an account; the tokens that they have work up to an hour on."""
     account = identity.account

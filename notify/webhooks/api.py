@@ -154,10 +154,8 @@ class WebhookViewSet(
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change it, or switch it on or off. The secret stays."""
         webhook, fields = self.get_object(), self._fields(ChangeWebhookIn)
-        enabled, internal = fields.pop("enabled", None), fields.pop("internal", None)
+        internal = fields.pop("internal", None)
         services.change_webhook(by=user_of(request), webhook=webhook, is_internal=internal, **fields)
-        if enabled is not None:
-            services.set_webhook_enabled(by=user_of(request), webhook=webhook, enabled=enabled)
         return Response(WebhookOut(self.get_object()).data)
 
     @refuses(404)

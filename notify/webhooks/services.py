@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from urllib.parse import urlsplit
 
-from django.db import transaction
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from cluster.credentials import reseal, seal_fields
 from core.errors import Conflict, Invalid
-from core.transactions import after_commit
+from core.transactions import after_commit, service
 from notify.webhooks import outbox, signing, tasks
 from notify.webhooks.kinds import CHOOSABLE, EventKind
 from notify.webhooks.models import DeliveryState, Webhook, WebhookDelivery, WebhookQuerySet
@@ -61,7 +60,7 @@ def create_webhook(
     require_url(url, is_internal=is_internal)
     chosen = require_kinds(kinds)
     secret = signing.new_secret()
-    with transaction.atomic():
+    with service:
         if Webhook.objects.filter(team=team).count() >= MOST:
             raise Conflict(f"{team or 'The portal'} has {MOST} webhooks. Remove one first.")
         webhook = Webhook.objects.create(
@@ -89,7 +88,7 @@ def require_kinds(kinds: Sequence[str]) -> list[str]:
     return chosen
 
 
-@transaction.atomic
+@service
 def change_webhook(
     *,
     by: User,
@@ -98,9 +97,11 @@ def change_webhook(
     kinds: Sequence[str] | None = None,
     title: str | None = None,
     is_internal: bool | None = None,
+    enabled: bool | None = None,
 ) -> Webhook:
     """
-    Change what is given. Raises as `create_webhook` does: an internal address is for platform admins.
+    Change what is given, and switch it on or off. Raises as `create_webhook` does: an internal address is for
+    platform admins.
 
     An address is what a secret was given for, and what it signs is not confidential: the secret stays.
     """
@@ -125,6 +126,8 @@ def change_webhook(
         words = {**changed, "url": f"at {urlsplit(address).hostname}"}
         change = ", ".join(f"{name} {_words(words[name])}" for name in changed)
         record_change(by=by, of=row, change=change)
+    if enabled is not None:
+        set_webhook_enabled(by=by, webhook=row, enabled=enabled)
     row.refresh_from_db()
     return row
 
@@ -134,7 +137,7 @@ def _words(value: object) -> str:
 
 
 @sensitive_variables()
-@transaction.atomic
+@service
 def rotate_secret(*, by: User, webhook: Webhook) -> str:
     """Return a new secret. The one before signs too for a day, so that receivers can be changed."""
     require_manager(by, webhook.team)
@@ -150,7 +153,7 @@ def rotate_secret(*, by: User, webhook: Webhook) -> str:
     return secret
 
 
-@transaction.atomic
+@service
 def set_webhook_enabled(*, by: User, webhook: Webhook, enabled: bool) -> None:
     """Switch it on or off. What waits is delivered once it is on. Repeating it changes nothing."""
     require_manager(by, webhook.team)
@@ -167,7 +170,7 @@ def set_webhook_enabled(*, by: User, webhook: Webhook, enabled: bool) -> None:
         record_change(by=by, of=webhook, change="switched off")
 
 
-@transaction.atomic
+@service
 def remove_webhook(*, by: User, webhook: Webhook) -> None:
     """Remove it with its log."""
     require_manager(by, webhook.team)
@@ -175,7 +178,7 @@ def remove_webhook(*, by: User, webhook: Webhook) -> None:
     webhook.delete()
 
 
-@transaction.atomic
+@service
 def send_test(*, by: User, webhook: Webhook) -> WebhookDelivery:
     """Send it an event of kind webhook.test, in a moment. Raises Conflict while it is switched off."""
     require_manager(by, webhook.team)
@@ -186,7 +189,7 @@ def send_test(*, by: User, webhook: Webhook) -> WebhookDelivery:
     return WebhookDelivery.objects.select_related("event").get(webhook=webhook, event=event)
 
 
-@transaction.atomic
+@service
 def replay(*, by: User, delivery: WebhookDelivery) -> WebhookDelivery:
     """Deliver it again, with the same id, whatever became of it."""
     require_manager(by, delivery.webhook.team)
@@ -195,7 +198,7 @@ def replay(*, by: User, delivery: WebhookDelivery) -> WebhookDelivery:
     return delivery
 
 
-@transaction.atomic
+@service
 def replay_failed(*, by: User, webhook: Webhook) -> int:
     """Deliver everything again that failed for good; return how many."""
     require_manager(by, webhook.team)

@@ -43,10 +43,9 @@ from teams.models import Membership, Role, Team, User
 from teams.services import (
     add_member,
     change_role,
+    change_team,
     create_team,
     remove_member,
-    rename_team,
-    set_efficiency_goal,
 )
 from usage.models import Rate
 from usage.rate_matches import require_expression
@@ -251,7 +250,7 @@ def _write_quotas(by: User, *, name: str, write: bool) -> None:
 
 
 def _set_goal(by: User, *, slug: str, percent: int | None) -> None:
-    set_efficiency_goal(by=by, team=Team.objects.get(slug=slug), percent=percent)
+    change_team(by=by, team=Team.objects.get(slug=slug), efficiency_goal=percent)
 
 
 @dataclass(slots=True)
@@ -277,7 +276,7 @@ class TeamDocument(ConfigDocument):
             return change
         elif "title" in self.content and team.title != title:
             change.add(
-                f"title: {team.title} → {title}", lambda by: rename_team(by=by, team=team, title=title)
+                f"title: {team.title} → {title}", lambda by: change_team(by=by, team=team, title=title)
             )
         if "efficiencyGoal" in self.content:
             self._goal(change, team)

@@ -31,8 +31,8 @@ from cluster.credentials import Credentials, seal, unseal
 from core.errors import Conflict, Invalid, PortalError
 from core.inputs import validate_name
 from core.text import counted
+from core.transactions import service
 from inventory.clusters import ClusterPreview, add_cluster, preview_cluster
-from inventory.models import Cluster
 from portal.setup.clusters import SCOPES, SECRETS, CredentialsForm, title_field
 from portal.setup.telemetry_form import source_address
 from teams.access import require_admin, user_of
@@ -208,7 +208,6 @@ def cluster_add(request: HttpRequest) -> HttpResponse:
         form = form_of(checked)
         return add_page(request, form, checked, refusal=problem.message, status=problem.status)
     request.session.pop(DRAFT, None)
-    give_namespaces(request, checked)
     messages.success(request, f"{checked.name} is connected. Its devices appear within a minute.")
     return redirect("setup:cluster", checked.name)
 
@@ -255,7 +254,7 @@ def add(draft: ClusterDraft, form: ClusterForm, by: User) -> PortalError | None:
     credentials = form.cleaned_data["credentials"]
     columns = {"title": draft.title, "prometheus_url": draft.prometheus_url} | SCOPES[draft.scope].modes
     try:
-        add_cluster(name=draft.name, credentials=credentials, by=by, **columns)
+        add_with_namespaces(draft, credentials, by, columns)
     except PortalError as refusal:
         return refusal
     except ValidationError as refusal:
@@ -273,15 +272,15 @@ def namespaces_of(data: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def give_namespaces(request: HttpRequest, draft: ClusterDraft) -> None:
-    """Set the namespaces of the teams; a refused one is said, and can be mended on the page of the team."""
-    cluster = Cluster.objects.defer("credentials").get(name=draft.name)
+@sensitive_variables()
+@service
+def add_with_namespaces(
+    draft: ClusterDraft, credentials: Credentials, by: User, columns: dict[str, Any]
+) -> None:
+    """Add the cluster with the namespaces of the teams. Raises as the services do: then there is none."""
+    cluster = add_cluster(name=draft.name, credentials=credentials, by=by, **columns)
     for team in Team.objects.active().filter(slug__in=draft.namespaces):
-        try:
-            namespace = draft.namespaces[team.slug]
-            set_namespace(by=user_of(request), team=team, cluster=cluster, namespace=namespace)
-        except PortalError as refusal:
-            messages.error(request, refusal.message)
+        set_namespace(by=by, team=team, cluster=cluster, namespace=draft.namespaces[team.slug])
 
 
 @dataclass(frozen=True, slots=True)

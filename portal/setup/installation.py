@@ -35,9 +35,11 @@ from core.models import Installation
 from core.prepared import Prepared
 from core.text import counted
 from core.times import duration
+from core.transactions import service
 from inventory.models import Cluster, Device, DeviceClass
 from notify.mail import send_now
 from teams.access import require_admin, user_of
+from teams.identity.services import set_password_sign_in
 from teams.models import Invitation, Team, User, record_change, recorded_changes
 from teams.sessions import installation_for
 from teams.views import redirect_back
@@ -352,22 +354,25 @@ def _locked_installation() -> Installation:
 def save_installation(
     *,
     by: User,
-    name: str,
-    currency: str,
-    timezone: str,
-    logo: bytes | None,
+    name: str | None = None,
+    currency: str | None = None,
+    timezone: str | None = None,
+    logo: bytes | None = None,
     second_factor: str | None = None,
+    password_sign_in: bool | None = None,
 ) -> None:
     """
-    Save the settings and record what changes; a `logo` and a `second_factor` of None stay as they are, an
-    empty logo is removed.
+    Save the settings and record what changes; what is None stays, an empty logo is removed.
     """
-    values: dict[str, Any] = {"name": name, "currency": currency, "timezone": timezone}
-    if second_factor is not None:
-        values["second_factor"] = second_factor
+    values: dict[str, Any] = {
+        "name": name, "currency": currency, "timezone": timezone, "second_factor": second_factor
+    }  # fmt: skip
+    values = {key: value for key, value in values.items() if value is not None}
     if logo is not None:
         values["logo_digest"] = hashlib.sha256(logo).hexdigest()[:16] if logo else ""
-    with transaction.atomic():
+    with service:
+        if password_sign_in is not None:
+            set_password_sign_in(by=by, allowed=password_sign_in)
         old = _locked_installation()
         changed = {key: value for key, value in values.items() if getattr(old, key) != value}
         if not changed:

@@ -14,7 +14,6 @@ from core.schema import refuses
 from core.scopes import Scope, needs
 from portal.setup.installation import CHOSEN, save_installation
 from teams.access import require_admin, user_of
-from teams.identity.services import set_password_sign_in
 from teams.zones import parse_zone
 
 
@@ -69,10 +68,5 @@ class SettingsView(APIView):
         require_admin(user_of(request))
         body = SettingsIn(data=request.data)
         body.is_valid(raise_exception=True)
-        current = Installation.load()
-        fields = dict(body.validated_data)
-        if (allowed := fields.pop("password_sign_in", None)) is not None:
-            set_password_sign_in(by=user_of(request), allowed=allowed)
-        values = {name: getattr(current, name) for name in CHOSEN} | fields
-        save_installation(by=user_of(request), logo=None, **values)
+        save_installation(by=user_of(request), **body.validated_data)
         return Response(SettingsOut(Installation.load()).data)

@@ -6,7 +6,6 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,13 +16,14 @@ from django.views.decorators.http import require_http_methods
 from claims.approvals.authority import join_names
 from core.errors import Conflict, PortalError
 from core.text import as_options
+from core.transactions import service
 from notify.models import NoticeKind
 from notify.services import already_notified, notify
 from teams.access import role_in, team_for, user_of
 from teams.models import Role, Team, User, record_change
 
 
-@transaction.atomic(durable=True)
+@service
 def ask_for_member(*, by: User, team: Team, person: str, role: Role, reason: str = "") -> list[User]:
     """
     Notify the owners of a team, without one the platform admins, that `by` asks to add `person`; return them.

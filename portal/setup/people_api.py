@@ -23,10 +23,9 @@ from portal.setup.member_requests import ask_for_member
 from portal.setup.people import send_link
 from teams.access import require_admin, team_for, user_of
 from teams.api import MembershipOut
-from teams.identity.suspension import set_break_glass
+from teams.identity.suspension import change_person
 from teams.invitations import invite, revoke_invitation
 from teams.models import Invitation, Role, Team, User
-from teams.services import deactivate_person, reactivate_person, set_platform_admin
 from teams.session_api import EndedOut
 from teams.sign_out import sign_out_person
 
@@ -93,15 +92,7 @@ class PersonViewSet(
         by, person = user_of(request), self.get_object()
         body = PersonIn(data=request.data)
         body.is_valid(raise_exception=True)
-        fields = body.validated_data
-        if fields.get("active"):
-            reactivate_person(by=by, person=person)
-        if "platform_admin" in fields:
-            set_platform_admin(by=by, person=person, admin=fields["platform_admin"])
-        if "break_glass" in fields:
-            set_break_glass(by=by, person=person, marked=fields["break_glass"])
-        if fields.get("active") is False:
-            deactivate_person(by=by, person=person)
+        change_person(by=by, person=person, **body.validated_data)
         row = User.objects.prefetch_related("memberships__team").get(pk=person.pk)
         return Response(PersonOut(row).data)
 

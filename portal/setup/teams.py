@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -29,13 +29,14 @@ from claims.states import FINAL, ClaimState
 from core.errors import PortalError
 from core.inputs import validate_name
 from core.text import as_options
+from core.transactions import service
 from inventory.models import Cluster, Freshness, Namespace
 from portal.setup.people import send_link
 from portal.setup.team_list import held_places
 from teams.access import require_admin, user_of
 from teams.invitations import LIFETIME, invite
 from teams.models import Membership, Role, Team, User, recorded_changes
-from teams.services import create_team, rename_team, set_efficiency_goal
+from teams.services import change_team, create_team
 from teams.views import by_role
 
 CHANGES = 10
@@ -143,7 +144,7 @@ def team_new(request: HttpRequest) -> HttpResponse:
         status = 422
         if form.is_valid():
             try:
-                team = create_team(by=by, **form.cleaned_data)
+                team = create_team_with_namespaces(by, request.POST, **form.cleaned_data)
             except PortalError as refusal:
                 form.add_error(refusal.extra.get("field"), refusal.message)
                 status = refusal.status
@@ -151,19 +152,22 @@ def team_new(request: HttpRequest) -> HttpResponse:
                 messages.success(
                     request, f"{team.title} was created. Give it a quota, so that it can request."
                 )
-                add_namespaces(request, team)
                 return redirect("setup:team", team.slug)
-    return render(request, "setup/team_new.html", {"form": form, "rows": namespace_rows(None)}, status=status)
+    rows = [
+        replace(row, namespace=request.POST.get(f"namespace-{row.cluster.name}", ""))
+        for row in namespace_rows(None)
+    ]
+    return render(request, "setup/team_new.html", {"form": form, "rows": rows}, status=status)
 
 
-def add_namespaces(request: HttpRequest, team: Team) -> None:
-    """Set the namespaces of a new team; a refused one is said and can be mended on the page of the team."""
+@service
+def create_team_with_namespaces(by: User, typed: Mapping[str, Any], **fields: Any) -> Team:
+    """Create a team with the namespaces that were typed. Raises as the services do; then there is no team."""
+    team = create_team(by=by, **fields)
     for cluster in Cluster.objects.defer("credentials").filter(enabled=True):
-        if namespace := request.POST.get(f"namespace-{cluster.name}", "").strip():
-            try:
-                set_namespace(by=user_of(request), team=team, cluster=cluster, namespace=namespace)
-            except PortalError as refusal:
-                messages.error(request, refusal.message)
+        if namespace := str(typed.get(f"namespace-{cluster.name}", "")).strip():
+            set_namespace(by=by, team=team, cluster=cluster, namespace=namespace)
+    return team
 
 
 def team_of(request: HttpRequest, slug: str) -> Team:
@@ -208,8 +212,7 @@ def team_settings(request: HttpRequest, slug: str) -> HttpResponse:
     initial = {"title": team.title, "efficiency_goal": team.efficiency_goal}
     form = TeamSettingsForm(request.POST or None, initial=initial)
     if request.method == "POST" and form.is_valid():
-        rename_team(by=by, team=team, title=form.cleaned_data["title"])
-        set_efficiency_goal(by=by, team=team, percent=form.cleaned_data["efficiency_goal"])
+        change_team(by=by, team=team, **form.cleaned_data)
         messages.success(request, f"Title and goal of {slug} were saved.")
         return redirect("setup:team", slug)
     return settings_page(request, team, {"form": form}, status=422 if form.errors else 200)

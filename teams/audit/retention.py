@@ -10,9 +10,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 from django.utils import timezone
 
+from core.transactions import service
 from teams.audit.chain import lock_chain
 from teams.models import AuditEntry, AuditSeal, User, record
 
@@ -26,7 +27,7 @@ def due(before: datetime | None = None) -> AuditSeal | None:
     return last if last and AuditEntry.objects.filter(pk=last.entry_id).exists() else None
 
 
-@transaction.atomic
+@service
 def remove(*, by: User | None = None, before: datetime | None = None) -> int:
     """
     Remove the entries that are due, record it, and return how many. For the owner of the tables.

@@ -171,11 +171,7 @@ class IdentityProviderViewSet(
         """Add a provider. 409 if its slug, or its issuer with this client, is taken."""
         by = user_of(request)
         require_admin(by)
-        fields = _fields(IdentityProviderIn, request)
-        enabled = fields.pop("enabled")
-        saved = services.add_provider(by=by, **fields)
-        if enabled:
-            services.set_enabled(by=by, provider=saved, enabled=True)
+        saved = services.add_provider(by=by, **_fields(IdentityProviderIn, request))
         return Response(self._out(saved), status=201)
 
     @refuses(403, 404, 409)
@@ -183,12 +179,7 @@ class IdentityProviderViewSet(
     def partial_update(self, request: Request, slug: str) -> Response:
         """Change, enable or disable a provider."""
         by, provider = user_of(request), self.get_object()
-        fields = _fields(ChangeIdentityProviderIn, request)
-        enabled = fields.pop("enabled", None)
-        if fields:
-            services.change_provider(by=by, provider=provider, **fields)
-        if enabled is not None:
-            services.set_enabled(by=by, provider=provider, enabled=enabled)
+        services.change_provider(by=by, provider=provider, **_fields(ChangeIdentityProviderIn, request))
         return Response(self._out(provider))
 
     @refuses(403, 404, 409)

@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from core.errors import Conflict
+from core.transactions import service
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import AccessChange, apply, lock_people, lock_rules
 from teams.models import User
@@ -23,7 +24,7 @@ MAX_NAME = 200  # characters
 MEMBERS = ExternalGroup.members.through
 
 
-@transaction.atomic
+@service
 def set_groups_of(
     user: User, provider: IdentityProvider, groups: Collection[str], *, by: User | None = None
 ) -> list[AccessChange]:
@@ -58,7 +59,7 @@ def _lock(group: ExternalGroup) -> None:
     ExternalGroup.objects.select_for_update(no_key=True).get(pk=group.pk)
 
 
-@transaction.atomic
+@service
 def set_members(group: ExternalGroup, wanted: Set[UUID], *, by: User | None = None) -> list[AccessChange]:
     """
     Make exactly these people, who are no service accounts, the members of a group, and return what that
@@ -69,7 +70,7 @@ def set_members(group: ExternalGroup, wanted: Set[UUID], *, by: User | None = No
     return _write(group, joined=wanted - have, left=have - wanted, by=by)
 
 
-@transaction.atomic
+@service
 def change_members(
     group: ExternalGroup, *, joined: Set[UUID], left: Set[UUID], by: User | None = None
 ) -> list[AccessChange]:
@@ -133,7 +134,7 @@ def save_group(
     return saved
 
 
-@transaction.atomic
+@service
 def remove_group(group: ExternalGroup, *, by: User | None = None) -> list[AccessChange]:
     """Forget a group with its members, and return what that changes."""
     lock_rules()

@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from cluster.credentials import seal_fields
 from core.errors import PortalError
+from core.transactions import service
 from teams.identity.groups import set_groups_of
 from teams.identity.models import GroupRule, IdentityGrant, IdentityProvider
 from teams.identity.rules import AccessChange
@@ -284,7 +285,7 @@ def unlink(*, by: User, provider: IdentityProvider) -> None:
     Sign in through the provider no more. Raises SignInRefused without a password, which would lock `by` out,
     and where the provider refuses to renew the sign-in, which would let `by` in after all.
     """
-    with transaction.atomic():
+    with service:
         if IdentityGrant.objects.filter(provider=provider, user=by, refused_at__isnull=False).exists():
             raise SignInRefused(f"{provider.title} has ended your sign-in. Sign in through it again first.")
         others = SocialAccount.objects.filter(user=by).exclude(provider=provider.slug)

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.contrib.auth.hashers import is_password_usable
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import Exists, Q
 from django.dispatch import Signal
 
+from core.transactions import service
 from teams.identity.models import ExternalGroup, GroupRule
 from teams.models import Membership, Role, Team, User, record_change, record_members
 from teams.services import role_changed
@@ -264,7 +265,7 @@ def lock_people(people: Collection[UUID]) -> None:
     list(rows.select_for_update(no_key=True).values_list("pk"))
 
 
-@transaction.atomic
+@service
 def apply(people: Collection[UUID], *, by: User | None = None) -> list[AccessChange]:
     """
     Give and take what the rules say for these people, and return what changed or was refused.

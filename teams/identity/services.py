@@ -19,6 +19,7 @@ from cluster.credentials import reseal, seal_fields, unseal_fields
 from core.errors import Conflict, Invalid
 from core.inputs import validate_name
 from core.models import Installation
+from core.transactions import service
 from teams.access import require_admin
 from teams.identity.discovery import require_address
 from teams.identity.models import ExternalGroup, GroupRule, IdentityGrant, IdentityProvider
@@ -53,9 +54,12 @@ CHOSEN_BY_PEOPLE = frozenset(
 
 
 @sensitive_variables("secret")
-def add_provider(*, by: User, slug: str, secret: str = "", **fields: Any) -> IdentityProvider:
+@service
+def add_provider(
+    *, by: User, slug: str, secret: str = "", enabled: bool = False, **fields: Any
+) -> IdentityProvider:
     """
-    Add a provider, which is not offered before it is enabled. Raises Forbidden, Invalid, Conflict.
+    Add a provider, which is not offered before it is `enabled`. Raises Forbidden, Invalid, Conflict.
 
     `fields` are columns: `title`, `issuer`, `client_id`, and those that have defaults.
     """
@@ -77,17 +81,25 @@ def add_provider(*, by: User, slug: str, secret: str = "", **fields: Any) -> Ide
         is_taken = True
     if is_taken:
         raise _taken(slug)
+    if enabled:
+        set_enabled(by=by, provider=provider, enabled=True)
     return provider
 
 
-def change_provider(*, by: User, provider: IdentityProvider, **fields: Any) -> IdentityProvider:
+@service
+def change_provider(
+    *, by: User, provider: IdentityProvider, enabled: bool | None = None, **fields: Any
+) -> IdentityProvider:
     """
-    Change columns. Another issuer or client forgets the secret, which was given for the old one, and who
-    signed in through it: subjects of two issuers may be equal and are not the same people.
+    Change columns, and enable or disable it. Another issuer or client forgets the secret, which was given for
+    the old one, and who signed in through it: subjects of two issuers may be equal and are not the same
+    people.
     """
     require_admin(by)
     is_taken = False
     sound = _sound(fields)
+    if enabled is not None:
+        lock_rules(exclusive=True)  # before the row, as `set_enabled` does
     try:
         with transaction.atomic():
             saved = _locked(provider)
@@ -111,6 +123,8 @@ def change_provider(*, by: User, provider: IdentityProvider, **fields: Any) -> I
         is_taken = True
     if is_taken:
         raise _taken(provider.slug)
+    if enabled is not None:
+        set_enabled(by=by, provider=saved, enabled=enabled)
     return saved
 
 
@@ -176,7 +190,7 @@ def set_secret(*, by: User, provider: IdentityProvider, secret: str) -> None:
     require_admin(by)
     if not secret.strip():
         raise Invalid("The client secret is missing.", field="secret")
-    with transaction.atomic():
+    with service:
         saved = _locked(provider)
         _keep_secret(saved, secret)
         saved.save(update_fields=["sealed", "secret_set_at"])
@@ -213,7 +227,7 @@ def reseal_secrets() -> int:
     return resealed
 
 
-@transaction.atomic
+@service
 def set_enabled(*, by: User, provider: IdentityProvider, enabled: bool) -> None:
     """
     Offer a provider for sign-in, or end that with the sessions that began through it.
@@ -277,7 +291,7 @@ def provider_use(provider: IdentityProvider) -> ProviderUse:
     )
 
 
-@transaction.atomic
+@service
 def remove_provider(*, by: User, provider: IdentityProvider) -> list[AccessChange]:
     """
     Forget a provider with its groups, rules and links, and take away what its groups gave.
@@ -331,7 +345,7 @@ def held_back() -> list[AccessChange]:
     return [change for change in planned(None, list(GroupRule.objects.all())) if change.refused]
 
 
-@transaction.atomic
+@service
 def save_rule(
     *,
     by: User,
@@ -363,7 +377,7 @@ def save_rule(
     return saved, _apply_to_everybody(by)
 
 
-@transaction.atomic
+@service
 def remove_rule(*, by: User, rule: GroupRule) -> list[AccessChange]:
     """Remove a rule and take away what only it gave; return what changed. Repeating it changes nothing."""
     require_admin(by)
@@ -381,7 +395,7 @@ def _apply_to_everybody(by: User) -> list[AccessChange]:
     return apply({change.person for change in changes}, by=by)
 
 
-@transaction.atomic
+@service
 def set_password_sign_in(*, by: User, allowed: bool) -> None:
     """
     Allow everybody to sign in with a password, or only platform admins.

@@ -18,17 +18,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from allauth.mfa.models import Authenticator
-from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from core.errors import Conflict
 from core.text import counted
 from core.times import utc_moment
+from core.transactions import service
 from teams.access import require_admin
 from teams.identity.models import OFFLINE, IdentityGrant, IdentityProvider
 from teams.identity.rules import lock_people
 from teams.models import User, record, record_change
+from teams.services import deactivate_person, reactivate_person, set_platform_admin
 from teams.sessions import end_sessions
 
 GRACE = timedelta(days=7)
@@ -120,7 +121,7 @@ def refusing_provider(person: User) -> IdentityProvider | None:
     return None if refusal is None or is_exempt(person) else refusal.provider
 
 
-@transaction.atomic(durable=True)
+@service
 def set_break_glass(*, by: User, person: User, marked: bool) -> None:
     """
     Let a person sign in with password or passkey whatever an identity provider says of them, or no longer.
@@ -154,6 +155,26 @@ def set_break_glass(*, by: User, person: User, marked: bool) -> None:
             suspend_tokens(refusal.provider, person, at=refusal.refused_at)
     if refusing_provider(person):
         end_sessions(person)
+
+
+@service
+def change_person(
+    *,
+    by: User,
+    person: User,
+    platform_admin: bool | None = None,
+    break_glass: bool | None = None,
+    active: bool | None = None,
+) -> None:
+    """Do what is given: all of it, or nothing. Raises as the services of `teams.services` and this module."""
+    if active:
+        reactivate_person(by=by, person=person)
+    if platform_admin is not None:
+        set_platform_admin(by=by, person=person, admin=platform_admin)
+    if break_glass is not None:
+        set_break_glass(by=by, person=person, marked=break_glass)
+    if active is False:
+        deactivate_person(by=by, person=person)
 
 
 def has_local_sign_in(person: User) -> bool:

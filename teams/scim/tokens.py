@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.db import transaction
 from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
@@ -16,6 +15,7 @@ from django.utils import timezone
 from core.errors import Conflict, Invalid
 from core.origin import client_address
 from core.times import utc_moment
+from core.transactions import service
 from teams.access import require_admin
 from teams.identity.models import IdentityProvider
 from teams.models import User, record_change
@@ -55,7 +55,7 @@ def create_scim_token(
         "previous_ends_at": now + overlap if keeps else None,
     }
     is_first = False
-    with transaction.atomic():
+    with service:
         if before is None:
             _row, is_first = ScimToken.objects.get_or_create(provider=provider, defaults=columns)
         else:
@@ -68,7 +68,7 @@ def create_scim_token(
     return ScimToken.objects.get(provider=provider), text
 
 
-@transaction.atomic
+@service
 def remove_scim_token(*, by: User, provider: IdentityProvider) -> None:
     """End SCIM of a provider; people and groups stay as they are. Repeating it changes nothing."""
     require_admin(by)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.hashers import make_password
 from django.utils import timezone
 
 from claims.catalogue.yaml_export import catalogue_file, exported
@@ -276,6 +277,26 @@ WRITES = {
     ),
     "DELETE /api/v1/teams/{slug}/service-accounts/{name}/workloads/{id}/": Wish("admin"),
     "DELETE /api/v1/tokens/{id}/": Wish("admin"),
+}
+
+
+def nobody_knows_a_password(person: str) -> dict[str, bool]:
+    User.objects.filter(pk=person).update(password=make_password(None), is_superuser=False)
+    return {"active": True, "platform_admin": True, "break_glass": True}
+
+
+# Changes of several fields, of which the last is refused: nothing is changed then.
+REFUSED = {
+    "PATCH /api/v1/people/{id}/": Wish("admin", nobody_knows_a_password),
+    "POST /api/v1/identity-providers/": Wish(
+        "admin", {"slug": "partners", **PROVIDER, "secret": "", "enabled": True}
+    ),
+    "PATCH /api/v1/identity-providers/{slug}/": Wish(
+        "admin", {"title": "Other", "issuer": "https://other.example", "enabled": True}
+    ),
+    "PATCH /api/v1/teams/{slug}/": Wish("admin", {"title": "Other", "efficiency_goal": 101}),
+    "PATCH /api/v1/webhooks/{id}/": Wish("admin", {"title": "Other", "enabled": False, "kinds": ["none"]}),
+    "PATCH /api/v1/settings/": Wish("admin", {"name": "Other", "password_sign_in": False}),
 }
 
 

@@ -1,5 +1,7 @@
 """Identity providers and group rules as a file."""
 
+from typing import Any
+
 import pytest
 
 from core.errors import Invalid
@@ -25,7 +27,7 @@ def root():
 @pytest.fixture
 def site(root):
     vision = make_team("vision", owners=(make_user("olga"),))
-    fields = {"title": "SSO", "issuer": "https://sso.example", "client_id": "dragoman"}
+    fields: dict[str, Any] = {"title": "SSO", "issuer": "https://sso.example", "client_id": "dragoman"}
     sso = add_provider(by=root, slug="sso", secret="of-the-client", **fields)
     save_rule(by=root, provider=sso, pattern="gpu-*", team=vision, role="member")
     save_rule(by=root, provider=sso, pattern="admins")

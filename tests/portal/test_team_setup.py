@@ -23,7 +23,7 @@ from inventory.states import DeviceState
 from portal.setup.team_list import COLUMNS
 from teams.invitations import invite
 from teams.models import AuditEntry, Membership, Role, Team, User
-from teams.services import add_member, set_efficiency_goal
+from teams.services import add_member, change_team
 from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
 from usage.cost import CURRENCY_UNIT, DEVICE_HOUR
 from usage.models import DailySum, StoredDays
@@ -461,6 +461,6 @@ def test_only_platform_admins_set_a_goal_of_1_to_100_percent(root):
     lead = make_user("lead")
     team = make_team("vision", leads=(lead,))
     with pytest.raises(Forbidden):
-        set_efficiency_goal(by=lead, team=team, percent=70)
+        change_team(by=lead, team=team, efficiency_goal=70)
     with pytest.raises(Invalid):
-        set_efficiency_goal(by=root, team=team, percent=0)
+        change_team(by=root, team=team, efficiency_goal=0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.db import transaction
 from django.urls import reverse
 
 from claims.access import lock_claim
 from claims.models import Claim
 from claims.states import MAY_HOLD_DEVICES
 from core.errors import Conflict, Forbidden
+from core.transactions import service
 from notify.models import NoticeKind
 from notify.services import already_notified, notify
 from teams.access import role_in
@@ -37,7 +37,7 @@ def key_of(claim: Claim, now: datetime) -> str:
     return f"remind:{claim.pk}:{utc_day(now)}"
 
 
-@transaction.atomic(durable=True)
+@service
 def remind_owner(*, claim: Claim, by: User, now: datetime) -> list[User]:
     """
     Notify the owner of a claim, who is returned, that `by` asks whether it is still needed, once a day (UTC);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.db import transaction
 from django.db.models import F
 
 from claims.access import reason_not_to_release
@@ -14,6 +13,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from core.text import counted
 from core.times import duration as in_words
 from core.times import utc_moment
+from core.transactions import service
 from teams.access import require_admin, require_role
 from teams.models import Role, User, record_change
 from usage.models import IdlePeriod, IdlePolicy
@@ -22,7 +22,7 @@ MAX_SNOOZES = 10
 LONGEST_SNOOZE = timedelta(days=14)
 
 
-@transaction.atomic(durable=True)
+@service
 def snooze(*, claim: Claim, by: User, now: datetime) -> datetime:
     """
     Keep an idle claim from the later steps for a while, and return until when; who may release a claim may
@@ -57,7 +57,7 @@ def reason_not_to_snooze(period: IdlePeriod, policy: IdlePolicy, now: datetime) 
     return ""
 
 
-@transaction.atomic(durable=True)
+@service
 def change_policy(
     *,
     by: User,

@@ -13,6 +13,7 @@ from cluster.credentials import reseal, seal_fields, unseal_fields
 from core.addresses import reason_to_refuse_host
 from core.errors import Conflict, Invalid
 from core.text import counted
+from core.transactions import service
 from inventory.telemetry_access import NO_SECRET, TelemetrySecret, server_of
 from teams.access import require_admin
 from teams.models import Team, User, record_change
@@ -40,7 +41,7 @@ def save_server(
     require_admin(by)
     if secret is not None:
         secret.require_sound()
-    with transaction.atomic():
+    with service:
         if server is None:
             if TrackingServer.objects.filter(team=team).exists():
                 raise second(team)
@@ -97,7 +98,7 @@ def require_same_server(server: TrackingServer) -> None:
 def remove_server(*, by: User, server: TrackingServer) -> None:
     """Forget a server and its runs; tags in MLflow stay."""
     require_admin(by)
-    with transaction.atomic():
+    with service:
         record_change(by=by, of=server, change="removed")
         server.delete()
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
 from django.db.models import F, Q
 
 from claims.models import Claim
 from core.errors import Invalid
+from core.transactions import service
 from dra.workload_parts import CLAIM_TAG
 from inventory.models.cluster import validate_http_url
 from teams.access import require_admin
@@ -51,7 +51,7 @@ def runs_link_of(claim: Claim) -> ClaimRunsLink | None:
     return ClaimRunsLink(template, f'tags is "{tag_of(claim)}"')
 
 
-@transaction.atomic
+@service
 def set_runs_link(*, by: User, url: str, team: Team | None = None) -> RunsLink | None:
     """
     Set the address of a team, or of the installation; "" removes it, and returns None. Setting it again

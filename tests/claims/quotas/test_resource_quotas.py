@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import time_machine
 from django.db import connection
+from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -237,13 +238,16 @@ def test_an_admin_switches_it_on_and_off_and_repairs(client, root, gateway, fra,
     client.force_login(root)
     assert "Not written" in client.get(PAGE).text
     write, repair = (reverse(f"claims:cluster_quotas_{name}", args=["fra-1"]) for name in ("write", "repair"))
-    assert "are now written to fra-1" in client.post(write, {"write": "on"}, follow=True).text
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        assert "are now written to fra-1" in client.post(write, {"write": "on"}, follow=True).text
     assert written()[DEVICES] == "8"
     rewrite(gateway, **{DEVICES: "100"})
-    client.post(repair)
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        client.post(repair)
     assert written()[DEVICES] == "8"
     assert "Repaired" in client.get(PAGE).text
-    assert "are being removed from fra-1" in client.post(STOP, follow=True).text
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        assert "are being removed from fra-1" in client.post(STOP, follow=True).text
     assert written() is None
     assert client.get(write).status_code == client.get(repair).status_code == 405
     Cluster.objects.filter(pk=fra.pk).update(read_only=True)
@@ -271,7 +275,8 @@ def test_before_it_is_switched_off_a_page_says_what_goes_and_what_stays(client, 
     assert "It is left alone" in page
     assert "may not write" not in page
     assert written()[DEVICES] == "8"  # a look changes nothing
-    client.post(STOP)
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        client.post(STOP)
     assert (written(), written("nlp"), written("speech")) == (None, None, {"pods": "3"})
 
 
