@@ -9,6 +9,8 @@ from dragoman import keepalive
 from dragoman.magic import GpuMagics
 from IPython.core.error import UsageError
 
+from tests import patience
+
 URL = "http://portal.test"
 
 
@@ -134,16 +136,12 @@ class TestRenewals:
 
         def renew():
             answer = left.pop(0)
-            if not left:
-                kept.stop()
             if isinstance(answer, Exception):
                 raise answer
-            return answer
+            return answer if left else {"keep_alive": None}
 
-        kept = keepalive.KeepAlive.__new__(keepalive.KeepAlive)
-        kept.name, kept.seconds, kept.ended, kept._is_late = "train", 0.03, "", False
-        kept._renew, kept._beat, kept._stopped = renew, lambda: None, keepalive.threading.Event()
-        kept._run()
+        kept = keepalive.KeepAlive("train", 0.03, renew=renew)
+        kept._thread.join(patience.COMMAND)
         return len(answers) - len(left), kept
 
     def test_an_outage_is_told_once_and_renewals_go_on(self, told):

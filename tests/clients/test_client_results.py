@@ -4,6 +4,7 @@ from dataclasses import fields
 from datetime import timedelta
 from decimal import Decimal
 
+import dragoman
 import pytest
 from dragoman import results
 from dragoman.results import ClaimInfo, Match, Usage
@@ -94,3 +95,17 @@ def test_a_duration_is_sent_as_seconds_or_as_text(hours, duration, sent):
 def test_hours_and_a_duration_are_one_too_many():
     with pytest.raises(ValueError, match="not both"):
         duration_value(1, "1h")
+
+
+def test_a_claim_without_telemetry_is_a_table_of_numbers():
+    usage = Usage.of({"points": [{"at": "2026-11-28T10:00:00Z", "samples": 0, "expected": 30}]})
+    frame = usage.frame()
+    assert {str(kind) for name, kind in frame.dtypes.items() if name != "presence"} == {"float64", "int64"}
+    assert frame["activity"].isna().all()
+    assert frame["activity"].mean() != 0
+
+
+def test_every_type_of_a_method_is_found_where_the_package_says():
+    assert "dragoman.results" in dragoman.__doc__
+    assert set(dragoman.__all__) >= {"Client", "UnknownName"}
+    assert all(hasattr(dragoman, name) for name in dragoman.__all__)

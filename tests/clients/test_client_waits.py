@@ -294,6 +294,23 @@ class TestInANotebook:
         assert portal.actions == ["release"]
 
 
+def test_state_and_sentence_are_of_one_version():
+    """It changes between the two answers: what was read first is read again."""
+
+    class Changing(OneClaim):
+        def __call__(self, request):
+            found = super().__call__(request)
+            if request.url.path.endswith("/explain/") and self.state == "approved":
+                self.state, self.version = "provisioned", self.version + 1
+                return httpx.Response(200, json={"sentence": "Start a pod.", "version": self.version})
+            return found
+
+    portal, log = Changing("approved"), io.StringIO()
+    with portal.block(display=Log(log)):
+        pass
+    assert log.getvalue().splitlines() == ["train: Ready for a pod. Aylin decides next. It is provisioned."]
+
+
 def test_a_log_has_a_line_for_each_change():
     portal, log = OneClaim("requested", "requested", "provisioned"), io.StringIO()
     with portal.block(display=Log(log)):

@@ -22,6 +22,7 @@ from dragoman.text import span
 
 RENEWALS = 3  # within the time that a claim may be silent
 TICK = 15.0  # seconds; after a sleep of the machine a renewal is late by this at most
+CLOSE = 2.0  # seconds for a renewal that is on its way at the end
 RETRY = 20.0  # seconds after a renewal that failed
 
 
@@ -37,15 +38,18 @@ def note(error: BaseException, sentence: str) -> None:
     tell(sentence)
 
 
-def renewal(transport: AsyncTransport | Transport, path: str) -> Callable[[], Any]:
-    """Return what sends a renewal from a thread, also while an event loop is busy."""
+def nothing() -> None: ...
+
+
+def renewal(transport: AsyncTransport | Transport, path: str) -> tuple[Callable[[], Any], Callable[[], None]]:
+    """Return what sends a renewal from a thread, also while an event loop is busy, and what closes it."""
     if isinstance(transport, Transport):
-        return lambda: transport.put(path)
+        return lambda: transport.put(path), nothing
     if transport.is_own:  # its connections belong to its event loop
         own = Transport(transport.settings, timeout=transport.timeout, ca=transport.ca)
-        return lambda: own.put(path)
+        return lambda: own.put(path), own.close
     loop = asyncio.get_running_loop()
-    return lambda: asyncio.run_coroutine_threadsafe(transport.put(path), loop).result()
+    return lambda: asyncio.run_coroutine_threadsafe(transport.put(path), loop).result(), nothing
 
 
 class KeepAlive:
@@ -57,16 +61,25 @@ class KeepAlive:
     """
 
     def __init__(
-        self, name: str, renew: Callable[[], Mapping[str, Any]], seconds: float, beat: Callable[[], None]
+        self,
+        name: str,
+        seconds: float,
+        *,
+        renew: Callable[[], Mapping[str, Any]],
+        close: Callable[[], None] = nothing,
+        beat: Callable[[], None] = nothing,
     ) -> None:
         self.name, self.seconds, self.ended = name, seconds, ""
-        self._renew, self._beat = renew, beat
+        self._renew, self._close, self._beat = renew, close, beat
         self._is_late = False
         self._stopped = threading.Event()
-        threading.Thread(target=self._run, name=f"keep alive {name}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"keep alive {name}", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE)  # a renewal may be on its way
 
     def _run(self) -> None:
         next_at, longest = 0.0, self.seconds / RENEWALS
@@ -75,6 +88,7 @@ class KeepAlive:
             if not 0 < next_at - time.time() <= longest:  # the clock of the wall: monotonic ones sleep too
                 next_at = time.time() + min(longest, self._renewed() or longest)
             self._stopped.wait(min(TICK, max(0.1, next_at - time.time())))
+        self._close()
 
     def _renewed(self) -> float | None:
         """Renew it once; return the seconds to the next try if it failed."""

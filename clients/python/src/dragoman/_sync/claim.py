@@ -248,8 +248,8 @@ class Claim:
         """Keep a claim with `keep_alive` alive from now on, until it is released or this process ends."""
         if self.info.keep_alive and self._keeper is None:
             path = f"claims/{self.id}/keep-alive/"
-            send = renewal(self._client._transport, path)
-            self._keeper = KeepAlive(self.name, send, self.info.keep_alive, beat)
+            send, close = renewal(self._client._transport, path)
+            self._keeper = KeepAlive(self.name, self.info.keep_alive, renew=send, close=close, beat=beat)
 
     def _stop_renewing(self) -> None:
         if self._keeper is not None:
