@@ -58,7 +58,7 @@ def gpu(portal):
     magics = GpuMagics(None)
     http = httpx.Client(transport=httpx.MockTransport(portal))
     magics._client = Client(http=http)
-    return magics.gpu
+    return magics.gpu  # type: ignore[misc,unused-ignore]
 
 
 REQUEST = "request train-80g --team vision --cluster fra-1"

@@ -1,7 +1,7 @@
 """What is sent again, what is not, and what a refusal becomes; with and without `await`."""
 
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 
 import dragoman
@@ -146,13 +146,13 @@ def test_who_is_in_no_team_reads_what_helps(portal):
 
 def test_spans_are_told_by_the_clock_of_the_portal(portal):
     """A clock of this machine that is two hours ahead."""
-    ahead = datetime.now(UTC) - timedelta(hours=2)
+    ahead = datetime.now(timezone.utc) - timedelta(hours=2)  # noqa: UP017 (Python 3.10)
     script = Scripted(answer(headers={"Date": format_datetime(ahead, usegmt=True)}, username="mira"))
     portal(script).call("me")
     try:
         assert text.ago(ahead + timedelta(hours=1, seconds=5)) in ("in 1 h", "in 59 min")
     finally:
-        text.set_clock(format_datetime(datetime.now(UTC), usegmt=True))
+        text.set_clock(format_datetime(datetime.now(timezone.utc), usegmt=True))  # noqa: UP017 (Python 3.10)
     assert text.ago(ahead) == "2 h ago"
 
 

@@ -98,6 +98,7 @@ def test_hours_and_a_duration_are_one_too_many():
 
 
 def test_a_claim_without_telemetry_is_a_table_of_numbers():
+    pytest.importorskip("pandas")
     usage = Usage.of({"points": [{"at": "2026-11-28T10:00:00Z", "samples": 0, "expected": 30}]})
     frame = usage.frame()
     assert {str(kind) for name, kind in frame.dtypes.items() if name != "presence"} == {"float64", "int64"}
