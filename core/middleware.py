@@ -79,16 +79,6 @@ class PortalErrorMiddleware:
         return render(request, "error.html", {"error": refusal}, status=refusal.status)
 
 
-def counts_as[T: Callable[..., HttpResponse]](requests: int) -> Callable[[T], T]:
-    """Count one POST to a view, which takes longer than a page, as so many requests."""
-
-    def declared(view: T) -> T:
-        view.counts_as = requests  # type: ignore[attr-defined]
-        return view
-
-    return declared
-
-
 class PageRateMiddleware:
     """
     Limit the requests to pages of each person (`PAGE_RATE`); the API has its own limit (`API_RATE`).
@@ -109,9 +99,8 @@ class PageRateMiddleware:
         if request.path.startswith("/api/") or not request.user.is_authenticated:
             return None
         window, elapsed = divmod(time.time(), self.seconds)
-        requests = getattr(view, "counts_as", 1) if request.method == "POST" else 1
         key = f"pages:{request.user.pk}:{window:.0f}"
-        if _counted(key, requests, timeout=2 * self.seconds) <= self.most:
+        if _counted(key, timeout=2 * self.seconds) <= self.most:
             return None
         wait = int(self.seconds - elapsed) + 1
         sentence = (
@@ -123,13 +112,13 @@ class PageRateMiddleware:
         return response
 
 
-def _counted(key: str, number: int, *, timeout: int) -> int:
+def _counted(key: str, *, timeout: int) -> int:
     """Add to a count in the cache, which lasts `timeout` seconds, and return it."""
     try:
-        return cache.incr(key, number)
+        return cache.incr(key)
     except ValueError:  # the first of this key
-        cache.add(key, number, timeout)
-        return number
+        cache.add(key, 1, timeout)
+        return 1
 
 
 class HttpsRequired(PortalError):

@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from math import ceil
 from typing import Any
 
@@ -20,6 +21,7 @@ from django.http import HttpRequest, HttpResponse
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
+from core.errors import PortalError
 from core.origin import client_address
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -76,6 +78,26 @@ def count(limits: Sequence[RequestLimit]) -> list[Count]:
         Count(one, number, max(1, ceil(one.window - now % one.window)))
         for one, number in zip(limits, used, strict=True)
     ]
+
+
+class TooOften(PortalError):
+    """A person does what is expensive more often than its limit: 429."""
+
+    code = "too-often"
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    title = "Too many requests"
+
+
+def require_rate(name: str, setting: str, who: str, what: str) -> None:
+    """Count one of `what`, a plural, against the limit of `setting`; raise TooOften beyond it."""
+    (counted,) = count([limit(name, setting, who)])
+    if counted.is_exceeded:
+        refusal = TooOften(
+            f"The limit is {counted.limit.quota:,} {what} in {counted.limit.window} s for each person. "
+            f"Try again in {counted.reset} s."
+        )
+        refusal.headers = {"Retry-After": str(counted.reset)}
+        raise refusal
 
 
 def _incremented(key: str, timeout: int) -> int:

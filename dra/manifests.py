@@ -12,7 +12,7 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -276,37 +276,65 @@ def _metadata(name: str, namespace: str, labels: Mapping[str, str] | None) -> Ma
     return metadata | ({"labels": dict(labels)} if labels else {})
 
 
-GROUP, VERSION = "resource.k8s.io", "v1"
-# Versions whose fields differ from v1 (resource/*/types.go), and those that only have another name.
-FLAT_VERSIONS, SAME_VERSIONS = ("v1alpha3", "v1beta1"), ("v1beta2",)
+GROUP = "resource.k8s.io"
+# Older version → the first Kubernetes that does not serve it for claims (prerelease-lifecycle of k8s.io/api).
+NOT_SERVED = {"v1alpha3": "1.34", "v1beta1": "1.38", "v1beta2": "1.39"}
+FLAT_VERSIONS = ("v1alpha3", "v1beta1")
 REQUEST_FIELDS = (
     "deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity",
 )  # fmt: skip
 
 
-def converted(manifest: Json) -> Manifest | None:
+def converted(
+    manifest: Json, class_of: Callable[[str], str] = lambda _resource: ""
+) -> tuple[Manifest, list[str]]:
     """
-    Return a claim or template of an older version of resource.k8s.io as version v1; None if it is not older.
+    Return a claim, template or class as version v1, and a sentence for each kind of change, none without any.
 
-    Before v1beta2 a request had the fields of `exactly` beside its name. What is malformed stays as it is.
+    Before v1beta2 a request had the fields of `exactly` beside its name; articles do so under any version.
+    They also leave out one `spec` of a template, and name an extended resource as the class, which `class_of`
+    returns for it, "" if there is none. What is malformed stays as it is.
     """
+    result: Manifest = copy.deepcopy(dict(manifest))
+    said = []
     group, _slash, version = str(manifest.get("apiVersion") or "").partition("/")
-    if group != GROUP or version not in (*FLAT_VERSIONS, *SAME_VERSIONS):
-        return None
-    result: Manifest = copy.deepcopy(dict(manifest)) | {"apiVersion": f"{GROUP}/{VERSION}"}
+    if group == GROUP and version in NOT_SERVED:
+        result["apiVersion"] = API_VERSION
+        since = NOT_SERVED[version]
+        said.append(f"Converted from {group}/{version}: Kubernetes {since} and newer do not serve it.")
     spec = result.get("spec")
     if manifest.get("kind") == "ResourceClaimTemplate" and isinstance(spec, dict):
+        if "spec" not in spec and "devices" in spec:
+            spec["spec"] = {"devices": spec.pop("devices")}
+            said.append("“devices” stands under spec.spec now: a template has the spec of its claims there.")
         spec = spec.get("spec")
     devices = spec.get("devices") if isinstance(spec, dict) else None
     listed = devices.get("requests") if isinstance(devices, dict) else None
-    if version in FLAT_VERSIONS and isinstance(devices, dict) and isinstance(listed, list):
-        devices["requests"] = [_nested(request) for request in listed]
-    return result
+    if not isinstance(devices, dict) or not isinstance(listed, list):
+        return result, said
+    nested = devices["requests"] = [_nested(request) for request in listed]
+    if nested != listed and version not in FLAT_VERSIONS:
+        said.append("The fields of each request stand under “exactly” now, as version v1 has them.")
+    for device_request in _device_requests(nested):
+        name = device_request.get("deviceClassName")
+        if isinstance(name, str) and "/" in name and (device_class := class_of(name)):
+            device_request["deviceClassName"] = device_class
+            said.append(f"{name} is an extended resource; the device class is {device_class}.")
+    return result, list(dict.fromkeys(said))
+
+
+def _device_requests(listed: list[Any]) -> Iterator[dict[str, Any]]:
+    for request in listed:
+        if isinstance(request, dict):
+            several = request.get("firstAvailable")
+            for part in (request.get("exactly"), *(several if isinstance(several, list) else ())):
+                if isinstance(part, dict):
+                    yield part
 
 
 def _nested(request: Any) -> Any:
     """Return a request with its device fields under `exactly`."""
-    if not isinstance(request, dict) or "exactly" in request:
+    if not isinstance(request, dict) or "exactly" in request or "firstAvailable" in request:
         return request
     device_fields = {name: request[name] for name in REQUEST_FIELDS if name in request}
     others = {name: value for name, value in request.items() if name not in REQUEST_FIELDS}

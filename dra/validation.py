@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra.cel import CompileError, NotPreviewable, compile_selector
-from dra.cel.idioms import comparisons
+from dra.cel.idioms import compared, comparisons, methods, replaced
 from dra.objects import MAX_RESULTS
 from dra.quantity import Quantity, QuantityError
 
@@ -170,28 +170,67 @@ def check_selector(findings: Findings, path: str, raw: Any) -> None:
 QUALIFIED_KEY = re.compile(
     r"device\.(attributes|capacity)\[([\"'])([a-z0-9.-]+)/([A-Za-z_][A-Za-z0-9_]*)\2\]", re.ASCII
 )
+# Names in articles and in labels of GPU feature discovery → what NVIDIA's driver publishes, and its type.
+NVIDIA = 'device.attributes["gpu.nvidia.com"]'
+MEANT = {
+    r"(?:cuda\.)?compute\.major": (f"{NVIDIA}.cudaComputeCapability.major()", "int"),
+    r"compute(?:Capability|_capability)": (f"{NVIDIA}.cudaComputeCapability", "version"),
+    r"memory|vram": ('device.capacity["gpu.nvidia.com"].memory', "quantity"),
+    r"product|productName|model": (f"{NVIDIA}.productName", "string"),
+}
+READ_AND_VALUE = (
+    r"""(?:device\.(?:attributes|capacity)\[["'](?:[\w.-]*nvidia\.com/)?(?:gpu\.)?(?:{name})["']\]"""
+    r"""|(?<![\w."'\]])(?:device\.)?(?:{name})(?![\w(]))"""
+    r"""(?:\s*(>=|<=|==|>|<)\s*(\d+(?:\.\d+)*|"[^"]*"|'[^']*'))?"""
+)
+# Attributes that are versions in every driver that has them.
+VERSIONS = frozenset(("cudaComputeCapability", "driverVersion", "cudaDriverVersion"))
 
 
 def suggested_selector(expression: str) -> str:
     """
-    Return what a selector that does not compile probably means, "" if that is unknown.
+    Return what a selector that does not compile, or compares different types, probably means, "" if unknown.
 
-    Quantities and versions have no `>=`, but `compareTo`; a domain and a name are two keys.
+    Quantities and versions have no `>=`, but `compareTo`; a domain and a name are two keys; and common names
+    are not those that the driver publishes.
     """
-    text = QUALIFIED_KEY.sub(r'device.\1["\3"].\4', expression)
-    rewritten = text
-    for comparison in sorted(comparisons(text), key=lambda row: row.span, reverse=True):
-        if comparison.operator and comparison.kind in ("quantity", "version"):
-            start, end = comparison.span
-            method = f"{comparison.left}.compareTo({comparison.right}) {comparison.sign} 0"
-            rewritten = rewritten[:start] + method + rewritten[end:]
-    for candidate in (text, rewritten):
-        try:
-            compile_selector(candidate)
-        except (CompileError, NotPreviewable):
-            continue
-        return candidate
+    meant = expression
+    for name, target in MEANT.items():
+        pattern = READ_AND_VALUE.format(name=name)
+        meant = re.sub(pattern, lambda found, target=target: _meant(found, *target), meant)  # type: ignore[misc]
+    for text in (meant, expression):
+        qualified = QUALIFIED_KEY.sub(r'device.\1["\3"].\4', text)
+        for candidate in (qualified, methods(qualified)):
+            typed = with_types(candidate)
+            try:
+                compile_selector(typed)
+            except (CompileError, NotPreviewable):
+                continue
+            return "" if typed == expression else typed
     return ""
+
+
+def _meant(found: re.Match[str], read: str, kind: str) -> str:
+    value = (found[2] or "").strip("\"'")
+    return compared(read, found[1], _amount(value) if kind == "quantity" else value, kind) if value else read
+
+
+def _amount(value: str) -> str:
+    """Return an amount of memory: labels count MiB, people GiB."""
+    return value if not value.isdecimal() else value + ("Mi" if len(value) > len("1024") else "Gi")
+
+
+def with_types(expression: str) -> str:
+    """Return a selector that compares versions and quantities as such, where it has plain numbers or text."""
+    changes = {}
+    for literal in comparisons(expression):
+        if literal.ref and literal.operator and literal.kind in ("int", "string"):
+            part, _domain, name = literal.ref
+            value = _amount(literal.expected) if name == "memory" else literal.expected
+            if part == "capacity" or name in VERSIONS:
+                kind = "quantity" if part == "capacity" else "version"
+                changes[literal.span] = compared(literal.left, literal.sign, value, kind)
+    return replaced(expression, changes)
 
 
 def _class(findings: Findings, path: str, name: Any, classes: Collection[str] | None) -> None:
@@ -395,7 +434,8 @@ def _constraint(findings: Findings, path: str, raw: Any, names: Collection[str])
         if not is_fully_qualified(str(constraint[key])):
             findings.add(
                 f"{path}.{key}",
-                f"“{constraint[key]}” is not a fully qualified name such as resource.kubernetes.io/pcieRoot.",
+                f"“{constraint[key]}” is not a fully qualified name such as resource.kubernetes.io/pcieRoot."
+                + (" After the slash are only letters, digits and _." if "/" in str(constraint[key]) else ""),
             )
 
 

@@ -19,7 +19,7 @@ from claims.inbox.api import (
 from claims.lifecycle.api import ExtensionViewSet
 from claims.quotas.api import EnforcementView, QuotaRequestViewSet, QuotaViewSet
 from claims.quotas.team_api import ArchiveView, NamespacesView, NamespaceView, RestoreView
-from claims.requests.api import MatchView
+from claims.requests.api import ManifestImportView, MatchView
 from claims.unmanaged.api import AdoptView, UnmanagedClaimsView
 from claims.workloads.api import KubernetesLoginView, WorkloadIdentityViewSet
 from core.saved_filters_api import SavedFilterViewSet
@@ -195,6 +195,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("approvals/decide/", DecideView.as_view(), name="api-decide"),
     path("claims/bulk/", BulkActionView.as_view(), name="api-bulk"),
+    path("claims/import/", ManifestImportView.as_view(), name="api-import"),
     path("claims/unmanaged/", UnmanagedClaimsView.as_view(), name="api-unmanaged"),
     path("claims/unmanaged/<str:uid>/adopt/", AdoptView.as_view(), name="api-adopt"),
     *claims_router.urls,

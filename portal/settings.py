@@ -277,6 +277,7 @@ API_TOKEN_RATE = env.str("API_TOKEN_RATE", "600/min")  # of them with one token
 API_ANONYMOUS_RATE = env.str("API_ANONYMOUS_RATE", "60/min")  # from one address, without a sound sign-in
 SCIM_RATE = env.str("SCIM_RATE", "1200/min")  # requests of one identity provider to /scim/v2/
 PAGE_RATE = env.str("PAGE_RATE", "600/min")  # requests of one person to pages
+IMPORT_RATE = env.str("IMPORT_RATE", "30/min")  # imports of manifests of one person, pages and API
 # How many may wait for a change of a claim at once in one process, of its eight threads.
 LONG_POLLS = env.int("LONG_POLLS", 4)
 SPECTACULAR_SETTINGS = {

@@ -13,7 +13,7 @@ from portal.settings import *  # noqa: E402, F403
 from portal.settings import BASE_DIR, DATABASES  # noqa: E402
 
 # The crawl is faster than people, and schemathesis than programs.
-PAGE_RATE = API_RATE = API_TOKEN_RATE = API_ANONYMOUS_RATE = "1000000/min"
+PAGE_RATE = IMPORT_RATE = API_RATE = API_TOKEN_RATE = API_ANONYMOUS_RATE = "1000000/min"
 SECRET_KEY = "of-the-tests-0123456789-abcdefghijklmnopqrstuvwxyz-0123456789"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 CELERY_TASK_ALWAYS_EAGER = True

@@ -59,6 +59,7 @@ def environment(redis_url: str) -> dict[str, str]:
         "API_RATE": "1000000/min",
         "API_TOKEN_RATE": "1000000/min",
         "PAGE_RATE": "1000000/min",
+        "IMPORT_RATE": "1000000/min",
     }
 
 

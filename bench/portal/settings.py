@@ -14,7 +14,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 CELERY_BROKER_URL = "memory://localhost/"
-API_RATE = API_TOKEN_RATE = PAGE_RATE = "1000000/min"  # noqa: S105, no secret
+API_RATE = API_TOKEN_RATE = PAGE_RATE = IMPORT_RATE = "1000000/min"  # noqa: S105, no secret
 DATABASES["default"]["CONN_MAX_AGE"] = None  # one connection, whose server process is measured
 DATABASES["default"]["OPTIONS"].pop("pool", None)
 SECURE_SSL_REDIRECT = False

@@ -10,13 +10,17 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from claims import api_types
+from claims.access import require_member
 from claims.api_types import MatchOut
 from claims.approvals.authority import ApprovalRoute
 from claims.match_page import DEVICES_PER_PAGE, excluded_devices
-from claims.models import AtLimit
+from claims.models import AtLimit, Delivery
+from claims.requests.manifest_import import import_for
+from claims.requests.manifest_specs import MAX_FILE_LENGTH
 from claims.requests.preview import RequestPreview, preview
 from claims.requests.verdict import Outcome
 from core.errors import Invalid
+from core.inputs import Input
 from core.schema import refuses
 from core.scopes import Scope, needs
 from dra.match import Drop, DropCause, dropped
@@ -190,6 +194,90 @@ class PreviewOut(serializers.Serializer[Any]):
         help_text="Likewise: other profiles that fit now, the cheapest first if all have a price, else the "
         "smallest",
     )
+
+
+class ManifestImportIn(Input):
+    text = serializers.CharField(
+        max_length=MAX_FILE_LENGTH, trim_whitespace=False, help_text="YAML or JSON of one or more objects"
+    )
+    name = serializers.CharField(default="The text", max_length=200, help_text="Of the file, for messages")
+
+
+class ImportedFindingOut(serializers.Serializer[Any]):
+    """What is wrong with a spec in a cluster."""
+
+    message = serializers.CharField()
+    selector = serializers.CharField(
+        source="fix.after", default="", help_text="That would be right; empty if unknown"
+    )
+
+
+class ClusterVerdictOut(serializers.Serializer[Any]):
+    """What a claim of a file would meet in a cluster; null is unknown, never 0."""
+
+    cluster = serializers.CharField()
+    fits = serializers.BooleanField()
+    matching = serializers.IntegerField(allow_null=True)
+    free = serializers.IntegerField(allow_null=True)
+    sentence = serializers.CharField()
+    findings = ImportedFindingOut(many=True)
+
+
+class ImportedProfileOut(serializers.Serializer[Any]):
+    """A profile for a claim of a file; `differences` say what the file has instead."""
+
+    profile = serializers.CharField(source="profile.slug")
+    devices = serializers.IntegerField(source="similarity.count")
+    differences = serializers.ListField(child=serializers.CharField(), source="similarity.differences")
+
+
+class ImportedCombinationOut(serializers.Serializer[Any]):
+    """Profiles that together give the claim of a file."""
+
+    profiles = ImportedProfileOut(many=True, source="parts")
+    exact = serializers.BooleanField()
+    differences = serializers.ListField(child=serializers.CharField())
+
+
+class ImportedClaimOut(serializers.Serializer[Any]):
+    """A claim of a file, and the profiles for it: the same, several that give it together, or the nearest."""
+
+    title = serializers.CharField()
+    name = serializers.CharField()
+    line = serializers.IntegerField(source="imported.line")
+    delivery = serializers.ChoiceField(choices=Delivery.choices)
+    parallel = serializers.IntegerField(help_text="Pods at once that use it")
+    spec = serializers.JSONField()
+    note = serializers.CharField(source="imported.note", help_text="What was changed to read it")
+    problems = serializers.ListField(child=serializers.CharField(), source="imported.problems")
+    exact = ImportedProfileOut(many=True)
+    combination = ImportedCombinationOut(allow_null=True)
+    nearest = ImportedProfileOut(many=True)
+    clusters = ClusterVerdictOut(many=True)
+
+
+class ManifestImportOut(serializers.Serializer[Any]):
+    """What a file of manifests requests. `converted` are its objects as they should be, as YAML."""
+
+    claims = ImportedClaimOut(many=True)
+    remarks = serializers.ListField(child=serializers.CharField(), help_text="On the other objects")
+    converted = serializers.CharField()
+
+
+@needs(Scope.READ)
+class ManifestImportView(APIView):
+    """The import of manifests: what they request, converted, and the profiles for it."""
+
+    @refuses(403)
+    @extend_schema(request=ManifestImportIn, responses=ManifestImportOut)
+    def post(self, request: Request) -> Response:
+        """Read a file of manifests; nothing is created."""
+        user = require_member(request._request)
+        sent = ManifestImportIn(data=request.data)
+        sent.is_valid(raise_exception=True)
+        return Response(
+            ManifestImportOut(import_for(user, sent.validated_data["text"], sent.validated_data["name"])).data
+        )
 
 
 @needs(Scope.READ)

@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString, mark_safe
 from claims.models import Claim, Profile, ProfileWaits, Quota, TeamNamespace
 from claims.models.limits import Delivery
 from claims.requests.cluster_choice import ClusterFit, cluster_fits
-from claims.requests.manifest_import import MAX_FILE_LENGTH
+from claims.requests.manifest_specs import MAX_FILE_LENGTH
 from core.inputs import DurationText
 from core.prepared import PreparedObjects
 from core.times import parse_duration, spell_duration
@@ -449,7 +449,7 @@ class ManifestForm(forms.Form):
         strip=False,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "dg-code"}),
         label="Manifest",
-        help_text="A ResourceClaim or ResourceClaimTemplate, or a Pod, Job or Deployment with its claims.",
+        help_text="Claims, templates, and pods of any kind, such as Job, Deployment or PyTorchJob.",
     )
     file = forms.FileField(required=False, label="Or a file")
 

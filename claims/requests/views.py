@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from claims.access import require_member
 from claims.catalogue.forms import YAML
 from claims.catalogue.groups import fitting_first, grouped
-from claims.catalogue.listing import CatalogueEntry, counted_at, counted_catalogue, counted_entries
+from claims.catalogue.listing import CatalogueEntry, counted_at, counted_entries
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Approval, Claim, Delivery, Draft, Profile
 from claims.plans.changes import current_parts, request_again_url
@@ -31,13 +31,12 @@ from claims.requests.cluster_cards import cluster_cards
 from claims.requests.cluster_choice import ClusterFit
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
 from claims.requests.forms import FormChoices, ManifestForm, RequestForm, prefill_problems, sent_profiles
-from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_claims
+from claims.requests.manifest_import import ImportedClaim, ProfileMatch, import_for
 from claims.requests.preview import PlannedMatch, RequestPreview, can_change_count, planned_match, preview
 from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
 from core.errors import Forbidden, Invalid, PortalError
-from core.middleware import counts_as
 from dra.manifests import to_yaml
 from dra.quota import devices
 from inventory.freshness import OF_DEVICES, Age, ages, ages_for
@@ -470,7 +469,6 @@ class ImportChoices:
     editor: list[tuple[str, object]]
 
 
-@counts_as(20)
 @require_http_methods(["GET", "HEAD", "POST"])
 def request_import(request: HttpRequest) -> HttpResponse:
     """Show the form for a manifest; on POST the matching profiles. Nothing is created."""
@@ -480,18 +478,12 @@ def request_import(request: HttpRequest) -> HttpResponse:
     form = ManifestForm(request.POST, request.FILES)
     page: dict[str, Any] = {"form": form}
     if form.is_valid():
-        profiles = Profile.objects.visible_to(user).filter(retired_at=None, current__isnull=False)
         try:
-            claims = import_claims(
-                form.cleaned_data["manifest"],
-                form.cleaned_data["source"],
-                profiles.select_related("current"),
-                {entry.profile.pk: entry.memory for entry in counted_catalogue(user)},
-            )
+            found = import_for(user, form.cleaned_data["manifest"], form.cleaned_data["source"])
         except Invalid as refusal:
             form.add_error(None, refusal.message)
         else:
-            page["claims"] = [import_choices(claim) for claim in claims]
+            page["found"], page["claims"] = found, [import_choices(claim) for claim in found.claims]
     return render(
         request, "claims/requests/request_import.html", page, status=200 if form.is_valid() else 422
     )
@@ -515,6 +507,8 @@ def form_url(claim: ImportedClaim, parts: Sequence[ProfileMatch]) -> str:
         ("devices", first.similarity.count),
         ("delivery", claim.delivery),
     ]
+    if claim.parallel > 1:
+        fields.append(("parallel", claim.parallel))
     for match in others:
         fields += [("together", match.profile.slug), ("together_devices", match.similarity.count)]
     if claim.name:

@@ -7,6 +7,7 @@ An expression need not be valid; a malformed one has no such form.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,6 +141,28 @@ def replaced(expression: str, changes: Mapping[Span, str]) -> str:
 def quoted(text: str) -> str:
     """Return a text as CEL has it. JSON's escapes are CEL's, save those of surrogate pairs."""
     return json.dumps(text, ensure_ascii=False)
+
+
+def methods(expression: str) -> str:
+    """Replace `a >= b`, undefined for quantities and versions, by `a.compareTo(b) >= 0`."""
+    return replaced(
+        expression,
+        {
+            comparison.span: f"{comparison.left}.compareTo({comparison.right}) {comparison.sign} 0"
+            for comparison in comparisons(expression)
+            if comparison.operator and comparison.kind in ("quantity", "version")
+        },
+    )
+
+
+def compared(left: str, sign: str, value: str, kind: str) -> str:
+    """Return a comparison with a value, which is text, as CEL has it for attributes of this kind."""
+    if kind not in ("version", "quantity"):
+        return f"{left} {sign} {quoted(value) if kind == 'string' else value}"
+    if kind == "version" and re.fullmatch(r"\d+(\.\d+)*", value):
+        value += ".0" * max(0, 2 - value.count("."))  # a semantic version has three numbers
+    function = "semver" if kind == "version" else "quantity"
+    return f"{left}.compareTo({function}({quoted(value)})) {sign} 0"
 
 
 @lru_cache(maxsize=KEPT)

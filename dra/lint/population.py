@@ -8,7 +8,6 @@ before they propose it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +15,14 @@ from difflib import get_close_matches
 
 from dra.attributes import Malformed, Ref, Version, lookup, qualified, value
 from dra.cel import CelError, CompileError, NotPreviewable, Selector, compile_selector
-from dra.cel.idioms import LiteralComparison, Read, comparisons, quoted, reads, replaced
+from dra.cel.idioms import LiteralComparison, Read, compared, comparisons, methods, quoted, reads, replaced
 from dra.cel.selector import AttributeUse
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.objects import DeviceRequest
 from dra.pools import PoolDevice
 from dra.quantity import Quantity
 from dra.selector_results import DeviceMask, SelectorResults, evaluate_devices, full_mask, mask_indices
+from dra.validation import suggested_selector
 
 PARTS = ("attributes", "capacity")
 KINDS: dict[type, str] = {bool: "bool", int: "int", str: "string", Version: "version", Quantity: "quantity"}
@@ -133,47 +133,21 @@ def renamed(expression: str, wrong: Ref, right: Ref) -> str:
     return replaced(expression, changes)
 
 
-def methods(expression: str) -> str:
-    """Replace `a >= b`, undefined for quantities and versions, by `a.compareTo(b) >= 0`."""
-    return replaced(
-        expression,
-        {
-            comparison.span: f"{comparison.left}.compareTo({comparison.right}) {comparison.sign} 0"
-            for comparison in comparisons(expression)
-            if comparison.operator and comparison.kind in ("quantity", "version")
-        },
-    )
-
-
-def equalities(expression: str) -> list[tuple[Ref, LiteralComparison]]:
-    """Return comparisons by `==` with a string, a number or a boolean."""
+def literals(expression: str) -> list[tuple[Ref, LiteralComparison]]:
+    """Return comparisons by an operator with a string, a number or a boolean."""
     return [
         (comparison.ref, comparison)
         for comparison in comparisons(expression)
-        if comparison.ref
-        and comparison.operator
-        and comparison.sign == "=="
-        and comparison.kind in ("string", "int", "bool")
+        if comparison.ref and comparison.operator and comparison.kind in ("string", "int", "bool")
     ]
 
 
-def as_kind(expression: str, equality: LiteralComparison, kind: str) -> str:
+def as_kind(expression: str, literal: LiteralComparison, kind: str) -> str:
     """Compare with a literal of another type."""
-    left = equality.access
-    if equality.left != equality.access:
+    left = literal.access
+    if literal.left != literal.access:
         left += f".orValue({DEFAULTS[kind]})"
-    text = equality.expected
-    written = {
-        "string": f"{left} == {quoted(text)}",
-        "version": f"{left}.compareTo(semver({quoted(full_version(text))})) == 0",
-        "quantity": f"{left}.compareTo(quantity({quoted(text)})) == 0",
-    }.get(kind, f"{left} == {text}")
-    return replaced(expression, {equality.span: written})
-
-
-def full_version(text: str) -> str:
-    """Return "9.0.0" for "9.0": a semantic version has three numbers."""
-    return text + ".0" * max(0, 2 - text.count(".")) if re.fullmatch(r"\d+(\.\d+)*", text) else text
+    return replaced(expression, {literal.span: compared(left, literal.sign, literal.expected, kind)})
 
 
 def below(amount: Quantity) -> str:
@@ -202,7 +176,9 @@ class Population:
         refs: set[Ref] = set()
         self._whole = False
         for expression in expressions:
-            reading = self._reading(expression) or self._reading(methods(expression))
+            reading = self._reading(expression) or self._reading(
+                suggested_selector(expression) or methods(expression)
+            )
             if reading is None:
                 continue
             refs |= reading.refs

@@ -40,6 +40,7 @@ from dra.objects import Json, constraints
 from dra.quantity import Quantity, QuantityError
 from dra.selector_results import SelectorResults
 from dra.taints import tolerates
+from dra.validation import suggested_selector
 
 UNLIKE = "no such overload"  # CEL's error for different types
 
@@ -78,7 +79,7 @@ class SelectorChecker:
             message = f"{stage.label} cannot be evaluated by the portal: {stage.error.message}"
             return self.found(LintCode.NOT_PREVIEWABLE, Severity.NOTE, message, stage.path)
         message = f"{stage.label} is rejected by the API server: {stage.error.message}"
-        fix = self.fix(stage, rewrite.methods(stage.expression))
+        fix = self.fix(stage, suggested_selector(stage.expression))
         return self.found(LintCode.DOES_NOT_COMPILE, Severity.ERROR, message, stage.path, fix)
 
     def _fails(self, stage: SelectorStage, *, guard: bool) -> LintFinding:
@@ -132,10 +133,10 @@ class SelectorChecker:
         return None
 
     def _retyped(self, stage: SelectorStage) -> Fix | None:
-        for ref, equality in rewrite.equalities(stage.expression):
+        for ref, literal in rewrite.literals(stage.expression):
             published = self.usual_kind(ref, stage.failed)
-            if published in rewrite.DEFAULTS and published != equality.kind:
-                return self.fix(stage, rewrite.as_kind(stage.expression, equality, published))
+            if published in rewrite.DEFAULTS and published != literal.kind:
+                return self.fix(stage, rewrite.as_kind(stage.expression, literal, published))
         return None
 
     def _not_published(self, stage: SelectorStage, ref: Ref) -> LintFinding:
@@ -149,9 +150,9 @@ class SelectorChecker:
 
     def _unlike_literals(self, stage: SelectorStage) -> Iterator[LintFinding]:
         """Yield `==` between different types, which is never true and no CEL error."""
-        for ref, equality in rewrite.equalities(stage.expression) if not stage.failed else ():
+        for ref, equality in rewrite.literals(stage.expression) if not stage.failed else ():
             published = self.usual_kind(ref, stage.reaching)
-            if published not in rewrite.DEFAULTS or published == equality.kind:
+            if equality.sign != "==" or published not in rewrite.DEFAULTS or published == equality.kind:
                 continue
             message = (
                 f"{stage.label} compares {qualified_name(ref)} with the {equality.kind} {equality.expected}, "

@@ -18,6 +18,16 @@ from tests.api.story import LATER, QUIET, SOON, allowed_login, pod_login
 from usage.models import IdlePeriod
 
 ANY: dict[str, Any] = {}
+BY_NUMBER = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      containers: [{name: main, image: train:1, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,7 @@ WRITES = {
     "POST /api/v1/extensions/{id}/deny/": Wish("lead", DENIED),
     "POST /api/v1/extensions/{id}/withdraw/": Wish("engineer"),
     "POST /api/v1/match/": Wish("engineer", WISHED),
+    "POST /api/v1/claims/import/": Wish("engineer", {"text": BY_NUMBER, "name": "train.yaml"}),
     "POST /api/v1/notices/preferences/": Wish("engineer", {"kind": "end", "in_portal": True, "mail": "all"}),
     "POST /api/v1/notices/read/": Wish("engineer", {"ids": None}),
     "POST /api/v1/profiles/": Wish("admin", lambda _new: {**profile(""), **NEW_PROFILE}),

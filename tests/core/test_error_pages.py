@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from allauth.core.ratelimit import respond_429
 from django.contrib.auth.models import AnonymousUser
@@ -103,11 +105,18 @@ def test_pages_are_limited_for_each_person_and_minute(browse, alice, root, setti
 
 
 @pytest.mark.security("bombs", "sends manifests that cost seconds, side by side")
-def test_import_of_a_manifest_counts_as_twenty_requests(browse, alice, vision, settings, minute):
-    settings.PAGE_RATE = "41/min"
-    person, path = browse(alice), "/claims/request/import/"
-    assert person.get(path).status_code == 200
-    assert [person.post(path, {}).status_code for _ in range(3)] == [422, 422, 429]
+def test_imports_of_manifests_have_a_limit_of_their_own(browse, alice, vision, settings, monkeypatch):
+    settings.IMPORT_RATE = "3/min"
+    monkeypatch.setattr("core.rates.time.time", lambda: 60 * 29_000_000 + 20.0)
+    person, path, body = browse(alice), "/claims/request/import/", {"text": "kind: Service"}
+    assert [person.post(path, body).status_code for _ in range(2)] == [422, 422]
+    over_api = partial(person.post, "/api/v1/claims/import/", {"text": "a"}, "application/json")
+    assert [over_api().status_code for _ in range(2)] == [422, 429]
+    assert over_api().headers["Retry-After"] == "40"
+    page = person.post(path, body)
+    assert page.status_code == 429
+    assert "The limit is 3 imports of manifests in 60 s for each person. Try again in 40 s." in page.text
+    assert person.get("/me/").status_code == 200
 
 
 def test_pages_are_not_limited_while_redis_is_away(browse, alice, settings, minute):

@@ -182,7 +182,23 @@ def test_no_bomb_takes_long_or_much_memory(header, bomb):
     assert len(json.dumps(outcome)) < 3 * LIMITS.bytes
 
 
-WORDS = "~ yes 0x1f 1:30 2026-02-31 ' \" | > !!int !!set << *a &a *b".split()
+WORDS = [
+    "~",
+    "yes",
+    "0x1f",
+    "1:30",
+    "2026-02-31",
+    "'",
+    '"',
+    "|",
+    ">",
+    "!!int",
+    "!!set",
+    "<<",
+    "*a",
+    "&a",
+    "*b",
+]
 SCALARS = st.one_of(
     st.sampled_from([*WORDS, "&b x"]),
     st.integers().map(str), st.text(max_size=6), st.floats().map(str),

@@ -4,4 +4,4 @@ from portal.settings import *  # noqa: F403
 from portal.settings import MIDDLEWARE
 
 MIDDLEWARE = ["tests.demo.templates.name_templates", *MIDDLEWARE]
-PAGE_RATE = "1000000/min"  # browsers of tests are faster than people
+PAGE_RATE = IMPORT_RATE = "1000000/min"  # browsers of tests are faster than people

@@ -232,7 +232,7 @@ def test_selectors_of_a_class_are_checked_too():
     assert "<input>:1:7: undefined field 'name'" in str(problem)
 
 
-MEMORY = 'device.capacity["gpu.nvidia.com"].memory'
+MEMORY, NVIDIA = 'device.capacity["gpu.nvidia.com"].memory', 'device.attributes["gpu.nvidia.com"]'
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,23 @@ MEMORY = 'device.capacity["gpu.nvidia.com"].memory'
         ),
         (
             'device.attributes["gpu.nvidia.com/model"] == "H100"',
-            'device.attributes["gpu.nvidia.com"].model == "H100"',
+            'device.attributes["gpu.nvidia.com"].productName == "H100"',
+        ),
+        (
+            'device.attributes["gpu.intel.com/model"] == "Max 1550"',
+            'device.attributes["gpu.intel.com"].model == "Max 1550"',
+        ),
+        ('device.attributes["nvidia.com/gpu.product"] == "A100"', f'{NVIDIA}.productName == "A100"'),
+        ('device.attributes["compute.major"] >= 8', f"{NVIDIA}.cudaComputeCapability.major() >= 8"),
+        (
+            'device.attributes["computeCapability"] >= "8.0"',
+            f'{NVIDIA}.cudaComputeCapability.compareTo(semver("8.0.0")) >= 0',
+        ),
+        ("memory >= 16", f'{MEMORY}.compareTo(quantity("16Gi")) >= 0'),
+        (f"{MEMORY} >= 81920", f'{MEMORY}.compareTo(quantity("81920Mi")) >= 0'),
+        (
+            f'{MEMORY} >= quantity("40Gi") && device.attributes["compute.major"] == 9',
+            f'{MEMORY}.compareTo(quantity("40Gi")) >= 0 && {NVIDIA}.cudaComputeCapability.major() == 9',
         ),
         (
             'device.capacity["gpu.nvidia.com/memory"] >= quantity("40Gi")',

@@ -20,7 +20,7 @@ from rich.table import Table
 from claims.catalogue.lint import enabled_clusters
 from claims.management.terminal import show
 from claims.quotas.quota_usage import QuotaLine, team_usage, usage_lines
-from claims.requests.manifest_import import (
+from claims.requests.manifest_specs import (
     CLAIM,
     Finder,
     ImportedSpec,
@@ -66,7 +66,7 @@ class Command(BaseCommand):
         name = "stdin" if options["file"] == "-" else options["file"]
         try:
             snapshots, elsewhere = sources(options)
-            documents = requested_specs(read_documents(read(options["file"]), name), name, elsewhere)
+            imported = requested_specs(read_documents(read(options["file"]), name), name, elsewhere)
         except (PortalError, EmptyDumpError) as refusal:
             raise CommandError(str(refusal), returncode=2) from None
         quota = QuotaOf(options["team"])
@@ -74,11 +74,11 @@ class Command(BaseCommand):
             (
                 document,
                 [
-                    report_on(cluster, snapshot, document.spec, quota=quota.lines(document.spec))
+                    report_on(cluster, snapshot, document, imported.classes, quota=quota.lines(document))
                     for cluster, snapshot in snapshots.items()
                 ],
             )
-            for document in documents
+            for document in imported.specs
         ]
         if options["json"]:
             lines = [
@@ -86,6 +86,8 @@ class Command(BaseCommand):
                     "title": document.title,
                     "line": document.line,
                     "note": document.note,
+                    "problems": document.problems,
+                    "pods": document.pods,
                     "clusters": [report.as_json() for report in document_reports],
                 }
                 for document, document_reports in reports
@@ -94,6 +96,7 @@ class Command(BaseCommand):
         else:
             for document, document_reports in reports:
                 self.explain(document, document_reports)
+            show(self.stdout, *map(escape, imported.remarks))
         if options["check"] and not all(
             any(report.fits for report in reports_of_document) for _document, reports_of_document in reports
         ):
@@ -104,6 +107,7 @@ class Command(BaseCommand):
         if wanted.note:
             show(self.stdout, escape(wanted.note))
             show(self.stdout, *(escape(f"{line.sign} {line.text}") for line in wanted.changes))
+        show(self.stdout, *(f"[red]{escape(problem)}[/]" for problem in wanted.problems))
         if not reports:
             self.stdout.write("There is no cluster to look at.")
         for report in reports:
@@ -129,10 +133,11 @@ class QuotaOf:
             raise CommandError(f"There is no team {slug}.", returncode=2)
         self.usages = team_usage([self.team]) if self.team else []
 
-    def lines(self, spec: Json) -> list[QuotaLine]:
+    def lines(self, imported: ImportedSpec) -> list[QuotaLine]:
         if self.team is None:
             return []
-        return usage_lines(self.usages, team=self.team, charge=charge(spec), profiles={})
+        charged = {name: count * imported.pods for name, count in charge(imported.spec).items()}
+        return usage_lines(self.usages, team=self.team, charge=charged, profiles={})
 
 
 def conclusion(report: SpecReport) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from django.core.management import CommandError, call_command
 
-from claims.requests.manifest_import import read_documents, requested_specs
+from claims.requests.manifest_specs import read_documents, requested_specs
 from core.errors import Invalid
 from inventory.models import ResourceClaimTemplate
 from tests.claims.catalogue.test_lint import asking, publish
@@ -131,11 +131,11 @@ def test_what_runs_pods_is_read_like_a_pod(write, snapshot):
         ("a: 1\nb: [", "line 2: this is not YAML"),
         ("", "is empty"),
         ("- a\n- b\n", "line 1: this is not a Kubernetes object"),
-        ("kind: Service\n", "line 1: Service does not request devices"),
+        ("kind: Service\n", "requests no devices. Skipped: Service."),
         ("kind: Pod\nspec: {}\n", "requests no devices"),
         (
             "kind: Pod\nmetadata: {namespace: vision}\nspec: {resourceClaims: [{resourceClaimName: x}]}\n",
-            "line 1: ResourceClaim x is neither in this file nor in the cluster",
+            "ResourceClaim x is neither in this file nor in the cluster",
         ),
         ("---\nkind: ResourceClaim\nspec: {}\n", "is invalid"),
         (
@@ -151,9 +151,9 @@ def test_a_file_that_makes_no_sense_is_refused_with_its_line(tmp_path, snapshot,
 
 
 def test_the_line_is_that_of_the_document():
-    text = "kind: ResourceClaim\nspec:\n  devices: {}\n---\nkind: Service\n"
-    with pytest.raises(Invalid, match="f, line 5: Service does not request devices"):
-        requested_specs(read_documents(text, "f")[1:], "f", lambda *_: None)
+    text = "kind: Service\n---\nkind: ResourceClaim\nspec:\n  devices: {}\n"
+    with pytest.raises(Invalid, match="f, line 3: ResourceClaim is invalid"):
+        requested_specs(read_documents(text, "f"), "f")
 
 
 def test_snapshots_that_say_nothing_are_refused(write, tmp_path):

@@ -67,7 +67,9 @@ def test_every_preset_is_found_again_at_its_largest(entry):
         )
     most = entry.limits.max_devices if entry.limits.scalable else 1
     spec = with_count(entry.spec, entry.limits.scalable, most) if entry.limits.scalable else entry.spec
-    (found,) = import_claims(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles())
+    (found,) = import_claims(
+        to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles()
+    ).claims
     assert (entry.slug, most) in [(near.profile.slug, near.similarity.count) for near in found.exact]
 
 
@@ -95,7 +97,7 @@ def test_a_pod_brings_its_template(client, alice, vision, train):
     assert fields_of(way_of(page).url)["delivery"] == "template"
     refused = client.post(PAGE, {"text": yaml.safe_dump(pod)})
     assert refused.status_code == 422
-    assert "ResourceClaimTemplate one is neither" in refused.text
+    assert "ResourceClaimTemplate one is not in this file." in refused.text
 
 
 def test_a_file_is_read_too(client, alice, vision, train):
@@ -146,7 +148,7 @@ def test_an_admin_makes_a_profile_of_it(client, root, fra, vision, train):
     [
         ("", "Paste a manifest or choose a file."),
         ("kind: [", "The text, line 1: this is not YAML"),
-        ("kind: Service", "Service does not request devices"),
+        ("kind: Service", "The text requests no devices. Skipped: Service."),
         ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "is invalid."),
         ("a: &a [*a]", "The text, line 1: this refers to itself."),
         ("[" * 5000, "The text, line 1: the limit is 40 levels."),

@@ -142,6 +142,6 @@ def test_presets_that_stand_together_are_found_again():
         make_profile(entry.slug, spec=entry.spec, scalable=limits.scalable, max_devices=limits.max_devices)
     spec = combine_specs([(name, entries[name].spec) for name in names])
     profiles = Profile.objects.select_related("current")
-    (found,) = import_claims(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles)
+    (found,) = import_claims(to_yaml(resource_claim("mine", "default", spec)), "claim.yaml", profiles).claims
     assert found.combination.exact
     assert [part.profile.slug for part in found.combination.parts] == list(names)

@@ -13,7 +13,8 @@ from django.utils import timezone
 from claims.models import Approval, Claim, Draft, Profile
 from claims.requests.draft_views import draft_profiles, draft_query, typed_fields
 from claims.requests.forms import RequestForm
-from claims.requests.manifest_import import ImportedSpec, import_claims, read_documents, requested_specs
+from claims.requests.manifest_import import import_claims
+from claims.requests.manifest_specs import ImportedSpec, read_documents, requested_specs
 from claims.requests.services import save_draft
 from claims.requests.suggestions import suggestions_for
 from claims.requests.views import editor_fields, form_as_query, form_url, preview_query, without_removed_row
@@ -83,7 +84,8 @@ def pod_yaml(kind="Pod", namespace="", **names):
 
 def wanted(text, elsewhere=lambda *_key: None):
     return [
-        (one.title, one.line) for one in requested_specs(read_documents(text, "f.yaml"), "f.yaml", elsewhere)
+        (one.title, one.line)
+        for one in requested_specs(read_documents(text, "f.yaml"), "f.yaml", elsewhere).specs
     ]
 
 
@@ -112,8 +114,10 @@ def test_a_claim_that_several_name_is_wanted_once_and_two_of_two_namespaces_twic
 
 def test_a_pod_finds_claims_of_its_own_namespace_alone():
     text = joined(pod_yaml(namespace="a", resourceClaimName="mine"), claim_yaml(namespace="b"))
-    assert refusal_of(wanted, text) == (
-        "f.yaml, line 1: ResourceClaim mine is neither in this file nor in the cluster."
+    assert wanted(text) == [("ResourceClaim mine", 5)]
+    pod = pod_yaml(namespace="a", resourceClaimName="mine")
+    assert refusal_of(wanted, pod) == (
+        "f.yaml requests no devices. Pod p: ResourceClaim mine is neither in this file nor in the cluster."
     )
     asked = []
 
@@ -128,17 +132,9 @@ def test_a_pod_finds_claims_of_its_own_namespace_alone():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: Pod\nmetadata: {name: p}\nspec: {}", "f.yaml requests no devices."),
-        (
-            "kind: Service",
-            "f.yaml, line 1: Service does not request devices. Use a ResourceClaim, a "
-            "ResourceClaimTemplate or a Pod.",
-        ),
-        (
-            "a: 1",
-            "f.yaml, line 1: ? does not request devices. Use a ResourceClaim, a "
-            "ResourceClaimTemplate or a Pod.",
-        ),
+        ("kind: Pod\nmetadata: {name: p}\nspec: {}", "f.yaml requests no devices. Skipped: Pod p."),
+        ("kind: Service", "f.yaml requests no devices. Skipped: Service."),
+        ("a: 1", "f.yaml requests no devices. Skipped: object without a kind."),
     ],
 )
 def test_a_file_that_asks_for_nothing_is_refused(text, said):
@@ -146,7 +142,7 @@ def test_a_file_that_asks_for_nothing_is_refused(text, said):
 
 
 def test_a_template_is_read_for_the_spec_in_it():
-    (found,) = requested_specs(read_documents(claim_yaml(template=True), "f"), "f", lambda *_key: None)
+    (found,) = requested_specs(read_documents(claim_yaml(template=True), "f"), "f").specs
     assert found == ImportedSpec("ResourceClaimTemplate mine", make_spec(), 1)
 
 
@@ -154,7 +150,7 @@ def test_a_template_is_read_for_the_spec_in_it():
 
 
 def found_for(text):
-    return import_claims(text, "f.yaml", Profile.objects.select_related("current"))
+    return import_claims(text, "f.yaml", Profile.objects.select_related("current")).claims
 
 
 def test_all_profiles_that_ask_for_the_same_are_named_by_title_and_no_others(db):
@@ -475,7 +471,7 @@ V1_SPEC = {
 
 
 def specs_in(text):
-    return requested_specs(read_documents(text, "f"), "f", lambda *_key: None)
+    return requested_specs(read_documents(text, "f"), "f").specs
 
 
 @pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
@@ -498,9 +494,15 @@ def test_v1beta2_differs_from_v1_in_its_name_only():
     assert [line.sign for line in imported.changes if line.sign in "+-"] == ["-", "+"]
 
 
-def test_flat_request_of_v1_is_an_error_as_in_kubernetes():
-    text = FLAT.format(version="v1", kind="ResourceClaim", spec=FLAT_REQUEST)
-    assert "The API has no field deviceClassName here" in refusal_of(specs_in, text)
+@pytest.mark.parametrize("version", ["v1", "v1beta2"])
+def test_flat_request_of_a_newer_version_is_converted_and_said(version):
+    text = FLAT.format(version=version, kind="ResourceClaim", spec=FLAT_REQUEST)
+    (imported,) = specs_in(text)
+    assert imported.spec == V1_SPEC
+    assert imported.note.endswith(
+        "The fields of each request stand under “exactly” now, as version v1 has them."
+    )
+    assert ("Kubernetes 1.39 and newer do not serve it" in imported.note) is (version == "v1beta2")
 
 
 @pytest.mark.parametrize(
@@ -562,10 +564,12 @@ def test_pod_with_gpus_by_number_gets_a_claim_proposed(resource, device_class, e
 def test_workload_with_gpus_by_number_gets_a_template_proposed():
     (proposal,) = specs_in(by_number("Deployment", **{"nvidia.com/gpu": 1, "amd.com/gpu": 1}))
     assert proposal.title == "ResourceClaimTemplate train"
-    assert [row["name"] for row in proposal.spec["devices"]["requests"]] == ["gpu-1", "gpu-2"]
+    assert [row["name"] for row in proposal.spec["devices"]["requests"]] == ["main", "main-2"]
 
 
 def test_pod_without_gpus_still_requests_no_devices():
-    assert refusal_of(specs_in, by_number(**{"example.com/foo": 1})) == "f requests no devices."
+    assert refusal_of(specs_in, by_number(**{"example.com/foo": 1})) == (
+        "f requests no devices. Skipped: Pod train."
+    )
     malformed = "kind: Pod\nmetadata: {name: p}\nspec: {containers: [1]}\n"
-    assert refusal_of(specs_in, malformed) == "f, line 1: the containers are malformed."
+    assert refusal_of(specs_in, malformed) == "f, line 1: an entry of containers must be an object."

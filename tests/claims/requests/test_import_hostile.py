@@ -39,7 +39,7 @@ def test_file_with_too_many_objects_or_requests_is_refused(text, sentence):
 
 
 def test_file_may_have_fifty_objects_and_a_hundred_requests():
-    assert len(import_claims(claims(50, 2), "f", ())) == 50
+    assert len(import_claims(claims(50, 2), "f", ()).claims) == 50
 
 
 @pytest.mark.django_db
