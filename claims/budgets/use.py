@@ -230,8 +230,9 @@ def runs_out_in_period(use: BudgetUse) -> bool:
 
 
 def runs_out_soon(use: BudgetUse, *, now: datetime) -> bool:
-    """Return whether the budget is used up within seven days, and before its period ends."""
-    return runs_out_in_period(use) and use.runs_out_at is not None and use.runs_out_at <= now + SOON
+    """Return whether the budget is used up within seven days, and before its period ends; not after that."""
+    soon = use.runs_out_at is not None and use.runs_out_at <= now + SOON
+    return soon and runs_out_in_period(use) and now < use.ends_at
 
 
 def hours_text(hours: Decimal | None) -> str:
