@@ -175,22 +175,29 @@ def offered(monkeypatch, fra, alice, vision):
     price("2.80", product="H100")
     price("0.60", product="L4")
 
-    def offer(**kinds):
-        entries = []
-        for slug, (product, fraction, compute, gib) in kinds.items():
+    def offer(**profiles):
+        """A profile has one kind, or a list of them: product, fraction, compute and GiB."""
+        entries = {}
+        for slug, given in profiles.items():
             profile = make_profile(slug.replace("_", "-"), max_devices=4)
-            kind = DeviceKind(fra.pk, "gpu.nvidia.com", product, Fraction(fraction), gib * GIB, compute)
-            entries.append((profile, kind))
+            entries[profile.pk] = [
+                DeviceKind(fra.pk, "gpu.nvidia.com", product, Fraction(fraction), gib * GIB, compute)
+                for product, fraction, compute, gib in (given if isinstance(given, list) else [given])
+            ]
         real = right_size.catalogue
 
         def with_kinds(user):
             found = []
             for entry in real(user):
-                kind = next((kind for profile, kind in entries if profile.pk == entry.profile.pk), None)
-                if kind is not None:
-                    whole = {"L4": Decimal("0.60")}.get(kind.product, Decimal("2.80"))
-                    cost = whole * kind.fraction.numerator / kind.fraction.denominator
-                    found.append(replaced(entry, kind, cost))
+                if kinds := entries.get(entry.profile.pk):
+                    whole = {"L4": Decimal("0.60")}
+                    costs = [
+                        whole.get(kind.product, Decimal("2.80"))
+                        * kind.fraction.numerator
+                        / kind.fraction.denominator
+                        for kind in kinds
+                    ]
+                    found.append(replaced(entry, kinds, max(costs)))
             return found
 
         monkeypatch.setattr(right_size, "catalogue", with_kinds)
@@ -198,8 +205,8 @@ def offered(monkeypatch, fra, alice, vision):
     return offer
 
 
-def replaced(entry, kind, cost):
-    return replace(entry, kinds=frozenset({kind}), price=cost, free=14, reason="")
+def replaced(entry, kinds, cost):
+    return replace(entry, kinds=frozenset(kinds), price=cost, free=14, reason="")
 
 
 @pytest.fixture

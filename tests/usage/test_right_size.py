@@ -78,6 +78,15 @@ def test_between_models_only_memory_is_compared(claim, alice, used, offered):
     assert (option.lacks, option.caveat) == ("", "another model: measure its speed first")
 
 
+def test_profile_that_may_give_another_model_is_compared_by_memory_only(claim, alice, used, offered):
+    """Its compute is known of the device that is held, not of the one that a claim would get."""
+    offered(either=[SMALL, ("L4", "1", None, 24)])
+    used(0.9, 14)
+    (option,) = advice(claim, alice).options
+    assert (option.lacks, option.caveat) == ("", "another model: measure its speed first")
+    assert option.activity is None
+
+
 def test_a_program_that_took_all_memory_gets_no_advice(claim, alice, used, offered):
     offered(slice_20=SMALL)
     used(0.05, 75)
