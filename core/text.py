@@ -6,12 +6,35 @@ Money is Decimal with a currency (ISO 4217); it is rounded only where it is show
 
 from __future__ import annotations
 
+import json
+import unicodedata
 from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
 DASH = "—"  # where there is nothing to show
+TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # Unicode, bidi controls
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
 DEFAULT_CURRENCY = "EUR"
+
+
+def is_text(value: Any) -> bool:
+    """Return whether all texts in a value of JSON can be written: half of a surrogate pair cannot."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def one_line(text: str) -> str:
+    """Return a text without control characters, which a terminal would obey, and without blanks around it."""
+    return "".join(letter for letter in " ".join(text.split()) if not is_control(letter))
+
+
+def is_control(letter: str) -> bool:
+    """Return whether a character is a control, or turns the direction of the text."""
+    return unicodedata.category(letter) in ("Cc", "Cs") or letter in TURNS
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:

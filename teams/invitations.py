@@ -21,6 +21,7 @@ from core.models import Installation
 from core.transactions import service
 from teams.access import require_admin
 from teams.models import Invitation, Membership, Role, Team, User, record_change
+from teams.names import require_free
 
 LIFETIME = timedelta(days=7)
 SALT = "teams.invitations"
@@ -108,6 +109,7 @@ def accept_as_new(*, token: str, username: str, name: tuple[str, str], password:
         raise Conflict("Only platform admins have a password here. Sign in through your identity provider.")
     if User.objects.filter(email__iexact=invitation.email).exists():
         raise Conflict(f"{invitation.email} has an account. Sign in to accept.")
+    require_free(username)
     first_name, last_name = name
     person = User(username=username, email=invitation.email, first_name=first_name, last_name=last_name)
     _require_password(password, person)

@@ -107,7 +107,7 @@ class SessionStore(db.SessionStore):
             "expire_date": self.get_expiry_date(),
             "user_id": data.get(auth.SESSION_KEY),
             "signed_in_with": way_of_sign_in(data),
-            "provider_session": str(data.get(PROVIDER_SESSION, ""))[:255],
+            "provider_session": str(data.get(PROVIDER_SESSION, "")),
             **(self.seen or {}),
         }
         if not must_create:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from core.addresses import connection_check, reason_to_refuse_host
 from core.errors import Invalid, PortalError
+from core.text import is_text
 from teams.identity.models import IdentityProvider
 
 TIMEOUT = httpx.Timeout(5, connect=3)  # seconds
@@ -143,14 +145,21 @@ def read_json(url: str, what: str) -> dict[str, Any]:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         problem = f"{host} cannot be reached: {error}."
     if not problem:
-        try:
-            found = json.loads(content)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
-            return found
+        with suppress(ValueError):
+            return json_object(content)
         problem = f"{capfirst(what)} of {host} is not a JSON object ({url})."
     raise ProviderUnavailable(problem)
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """Return the object that an answer is. Raises ValueError for anything else, and for half characters."""
+    try:
+        found = json.loads(content)
+    except RecursionError:
+        found = None
+    if not isinstance(found, dict) or not is_text(found):
+        raise ValueError
+    return found
 
 
 def metadata(provider: IdentityProvider, *, fresh: bool = False) -> dict[str, Any]:
@@ -188,20 +197,21 @@ def read_keys(provider: IdentityProvider) -> list[dict[str, Any]]:
     return [key for key in keys if isinstance(key, dict)]
 
 
-def keys_for(provider: IdentityProvider, kid: str | None) -> list[dict[str, Any]]:
+def keys_to_try(provider: IdentityProvider, kid: str | None) -> Iterator[dict[str, Any]]:
     """
-    Return the signing keys with this id, all of them without one; read again for an unknown id.
+    Yield the signing keys with this id, all of them without one. Who needs more than the cached ones has a
+    token of an unknown id, or of a key that was replaced under the same one: keys are read again then.
 
     Raises ProviderUnavailable.
     """
     name = f"identity:keys:{provider.issuer}"
     cached: list[dict[str, Any]] | None = cache.get(name)
-    found = _matching(cached or [], kid)
-    if found or (cached is not None and not cache.add(f"{name}:again", 1, KEYS_AGAIN)):
-        return found
-    keys = read_keys(provider)
-    cache.set(name, keys, CACHED)
-    return _matching(keys, kid)
+    known = _matching(cached or [], kid)
+    yield from known
+    if cached is None or cache.add(f"{name}:again", 1, KEYS_AGAIN):
+        keys = read_keys(provider)
+        cache.set(name, keys, CACHED)
+        yield from (key for key in _matching(keys, kid) if key not in known)
 
 
 def _matching(keys: list[dict[str, Any]], kid: str | None) -> list[dict[str, Any]]:

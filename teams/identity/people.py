@@ -9,13 +9,14 @@ in as before once and links the provider in the profile.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
-from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
@@ -23,6 +24,7 @@ from django.utils import timezone
 
 from cluster.credentials import seal_fields
 from core.errors import PortalError
+from core.text import one_line
 from core.transactions import service
 from teams.identity.groups import set_groups_of
 from teams.identity.models import GroupRule, IdentityGrant, IdentityProvider
@@ -30,6 +32,7 @@ from teams.identity.rules import AccessChange
 from teams.identity.suspension import vouch_for
 from teams.invitations import accept_verified, open_invitations_of
 from teams.models import User, record_change
+from teams.names import account_name
 from teams.scim.models import ScimUser
 
 READ_AGAIN = timedelta(minutes=5)  # how long a group that somebody left may still give something
@@ -51,8 +54,9 @@ class SignInRefused(PortalError):
 @dataclass(frozen=True, slots=True)
 class Identity:
     """
-    What a provider says of a person. `email` is "" unless it is an address; `groups` is None if it says
-    nothing of them, which is not the same as none.
+    What a provider says of a person. `subject` is exactly its `sub`; `email` is "" unless it is an address;
+    `groups` is None if it says nothing of them, which is not the same as none, or nothing that can be read,
+    of which `groups_problem` is the sentence.
     """
 
     subject: str
@@ -62,60 +66,107 @@ class Identity:
     email: str = ""
     email_verified: bool = False
     groups: tuple[str, ...] | None = None
+    groups_problem: str = ""
     external_id: str = ""  # what SCIM calls the person
 
 
 def identity_of(provider: IdentityProvider, claims: Mapping[str, Any]) -> Identity:
     """Return what the claims of a person say, of ID token and userinfo together."""
-    email = text_of(claims, "email").lower()
+    email = whole_text(claims, "email").lower()
     try:
         validate_email(email)
     except ValidationError:
         email = ""
+    email = email if len(email) <= 254 else ""
     full_name = text_of(claims, "name").partition(" ")
+    groups, problem = groups_in(claims, provider.groups_claim)
     verified = claims.get("email_verified") in (True, "true")  # a text in tokens of some providers
     return Identity(
-        subject=text_of(claims, "sub"),
-        username=text_of(claims, "preferred_username"),
+        subject=whole_text(claims, "sub"),
+        username=whole_text(claims, "preferred_username"),
         first_name=text_of(claims, "given_name") or full_name[0],
         last_name=text_of(claims, "family_name") or full_name[2],
-        email=email[:254],
+        email=email,
         email_verified=bool(email) and (verified or provider.trusts_email),
-        groups=groups_in(claims, provider.groups_claim),
+        groups=groups,
+        groups_problem=problem,
         external_id=external_id_of(claims, provider.external_id_claim),
     )
 
 
 def external_id_of(claims: Mapping[str, Any], claim: str) -> str:
     """Return the claim with the `externalId` of SCIM exactly as it is, "" for none: a part is another id."""
-    value = claims.get(claim)
-    return value if isinstance(value, str) and len(value) <= 200 and "\x00" not in value else ""
+    value = whole_text(claims, claim)
+    return value if len(value) <= 200 and "\x00" not in value else ""
+
+
+def whole_text(claims: Mapping[str, Any], name: str) -> str:
+    """Return a claim exactly as it is, "" if it is no text. What is cut or trimmed is somebody else's."""
+    value = claims.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def text_of(claims: Mapping[str, Any], name: str) -> str:
-    value = claims.get(name)
-    return value.replace("\x00", "").strip()[:150] if isinstance(value, str) else ""
+    """Return a claim that is only shown: on one line, and not too long."""
+    return one_line(whole_text(claims, name))[:150]
 
 
-def groups_in(claims: Mapping[str, Any], claim: str) -> tuple[str, ...] | None:
+KINDS: Mapping[type, str] = {
+    **{bool: "true or false", int: "numbers", float: "numbers"},
+    **{dict: "objects", list: "lists in a list"},
+}
+type Groups = tuple[tuple[str, ...] | None, str]  # None and a sentence: what is there cannot be read
+
+
+def groups_in(claims: Mapping[str, Any], claim: str) -> Groups:
     """
-    Return the groups of a claim: of its name, or of a path such as `realm_access.roles`.
+    Return the groups of a claim, and why they cannot be read: of its name, or of a path such as
+    `realm_access.roles`, whose parts may have dots themselves. Names are exactly as the provider has them.
 
-    A claim that is missing means no groups: Microsoft Entra ID leaves it out then. None where no claim is
-    read, or where the provider leaves it out because there are too many (OpenID Connect Core 1.0 §5.6.2).
+    A list has names, a map has them as keys, a text is one name, or a list of them as JSON or with commas,
+    unless it is a distinguished name. A claim that is missing means no groups: Microsoft Entra ID leaves it
+    out then. None where no claim is read, where the provider leaves it out because there are too many
+    (OpenID Connect Core 1.0 §5.6.2), and for numbers, objects and other lists: that changes nothing.
     """
     if not claim:
-        return None
-    value: Any = claims.get(claim)
-    if value is None and "." in claim:
-        value = claims
-        for part in claim.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        return None, ""
+    value = value_at(claims, claim)
     if value is None:
         elsewhere = claims.get("_claim_names")
-        return None if isinstance(elsewhere, Mapping) and claim in elsewhere else ()
-    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return tuple(name.replace("\x00", "") for name in values if isinstance(name, str))
+        if claims.get("hasgroups") or (isinstance(elsewhere, Mapping) and claim in elsewhere):
+            return None, "the provider leaves them out, because there are too many"
+        return (), ""
+    if isinstance(value, str) and value.startswith("["):
+        with suppress(ValueError):
+            value = json.loads(value)
+    if isinstance(value, str) and "," in value and "=" not in value:
+        value = [name.strip() for name in value.split(",")]
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, list | dict) else [value]
+    if strange := [type(name) for name in names if not isinstance(name, str)]:
+        return None, f"the claim has {KINDS.get(strange[0], 'values that are no text')}"
+    return tuple(name for name in names if name and "\x00" not in name), ""
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Return what stands in nested maps under a path, whose parts may have dots; None for nothing."""
+    if not isinstance(value, Mapping):
+        return None
+    path = path.replace("\\.", ".")
+    if value.get(path) is not None:
+        return value[path]
+    dots = [place for place, letter in enumerate(path) if letter == "."]
+    found = (value_at(value.get(path[:dot]), path[dot + 1 :]) for dot in dots)
+    return next((one for one in found if one is not None), None)
+
+
+def note_groups(provider: IdentityProvider, person: User, problem: str) -> None:
+    """Show on the page of the provider that the groups of somebody cannot be read, until they can be."""
+    begins = f"The groups of {person.username} "
+    rows = IdentityProvider.objects.filter(pk=provider.pk)
+    if problem:
+        rows.update(problem=f"{begins}cannot be read from “{provider.groups_claim}”: {problem}.")
+    elif provider.problem.startswith(begins):
+        rows.filter(problem__startswith=begins).update(problem="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +203,7 @@ def person_signing_in(provider: IdentityProvider, identity: Identity) -> SignIn:
     for invitation in open_invitations_of(identity.email) if identity.email_verified else ():
         accept_verified(invitation, person)
     changes = set_groups_of(person, provider, identity.groups, by=None) if identity.groups is not None else []
+    note_groups(provider, person, identity.groups_problem)
     person.refresh_from_db()
     return SignIn(person, is_new, changes)
 
@@ -208,13 +260,14 @@ def person_of_address(provider: IdentityProvider, identity: Identity) -> User | 
 
 def _new_person(provider: IdentityProvider, identity: Identity) -> User:
     if not _is_admitted(provider, identity):
+        none = f"your groups cannot be read: {identity.groups_problem}" if identity.groups_problem else ""
         raise SignInRefused(
-            f"{provider.title} knows you, but none of your groups has a role in this portal. "
+            f"{provider.title} knows you, but {none or 'none of your groups has a role in this portal'}. "
             "Ask a platform admin for an invitation."
         )
     email = identity.email if identity.email_verified else ""
     person = User(
-        username=free_username(identity),
+        username=account_name(identity.username, identity.email.partition("@")[0], identity.email),
         first_name=identity.first_name,
         last_name=identity.last_name,
         email=email,
@@ -238,27 +291,6 @@ def _is_admitted(provider: IdentityProvider, identity: Identity) -> bool:
         return True
     rules = list(GroupRule.objects.filter(provider=provider).filter(team__archived_at=None))
     return any(rule.matches(name) for rule in rules for name in identity.groups or ())
-
-
-def free_username(identity: Identity) -> str:
-    """Return a user name that nobody has: that of the provider, or the address, with a number if needed."""
-    validate = UnicodeUsernameValidator()
-    candidates = (identity.username, identity.email.partition("@")[0], identity.email, "person")
-    wanted = next(name for name in candidates if name and _is_valid(validate, name))[:140]
-    taken = set(User.objects.filter(username__startswith=wanted).values_list("username", flat=True))
-    number = 2
-    name = wanted
-    while name in taken:
-        name, number = f"{wanted}-{number}", number + 1
-    return name
-
-
-def _is_valid(validate: UnicodeUsernameValidator, name: str) -> bool:
-    try:
-        validate(name)
-    except ValidationError:
-        return False
-    return True
 
 
 def link(provider: IdentityProvider, subject: str, person: User) -> None:
@@ -326,7 +358,7 @@ def keep_grant(
             "read_at": now,
             "due_at": now + READ_AGAIN if refresh_token else None,
             "is_offline": is_offline and bool(refresh_token),
-            "sid": sid[:255],
+            "sid": sid,
             "signed_out_at": None,
         },
     )

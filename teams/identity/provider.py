@@ -33,7 +33,13 @@ from django.views.decorators.debug import sensitive_variables
 from core.errors import PortalError
 from core.text import counted
 from teams.identity import discovery
-from teams.identity.discovery import ProviderUnavailable, metadata, post_as_client, read_userinfo
+from teams.identity.discovery import (
+    ProviderUnavailable,
+    json_object,
+    metadata,
+    post_as_client,
+    read_userinfo,
+)
 from teams.identity.logout import sealed_id_token
 from teams.identity.models import IdentityProvider
 from teams.identity.people import (
@@ -49,7 +55,7 @@ from teams.identity.people import (
 )
 from teams.identity.services import secret_of
 from teams.identity.suspension import outlives_session
-from teams.identity.tokens import ProviderTokenRefused, id_token_claims
+from teams.identity.tokens import ProviderTokenRefused, id_token_claims, session_of
 from teams.models import Team, User, record
 from teams.sessions import PROVIDER_SESSION
 
@@ -125,7 +131,7 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
         with answering(provider), discovery.client() as http:
             found, secret = metadata(provider), secret_of(provider)
             answer = post_as_client(http, provider, found, secret, found["token_endpoint"], body)
-            tokens: dict[str, Any] = answer.json()
+            tokens = json_object(answer.content)
             if answer.status_code != httpx.codes.OK or not isinstance(tokens.get("access_token"), str):
                 error = tokens.get("error") or answer.status_code
                 raise OAuth2Error(f"It answers {error} to the code.")
@@ -137,9 +143,7 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):
             answer = read_userinfo(http, self.identity_provider, access_token)
             if answer.status_code != httpx.codes.OK:
                 raise OAuth2Error(f"It answers {answer.status_code} for userinfo.")
-            userinfo: dict[str, Any] = answer.json()
-            userinfo.get("sub")
-        return userinfo
+            return json_object(answer.content)
 
     @sensitive_variables()
     def complete_login(self, request: HttpRequest, app: SocialApp, token: Any, **kwargs: Any) -> SocialLogin:
@@ -238,7 +242,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
         sociallogin.account = SocialAccount.objects.get(provider=provider.slug, uid=identity.subject)
         sociallogin.user = found.person
         refresh_token = sociallogin.token.token_secret if sociallogin.token else ""
-        is_offline, sid = outlives_session(provider, sociallogin.scope), str(claims["sid"] or "")
+        is_offline, sid = outlives_session(provider, sociallogin.scope), session_of(claims["sid"])
         if keep_grant(
             provider, found.person, identity.subject, refresh_token, is_offline=is_offline, sid=sid
         ):

@@ -23,10 +23,17 @@ from django.views.decorators.debug import sensitive_variables
 
 from cluster.credentials import seal_fields, unseal_fields
 from core.errors import Invalid
-from teams.identity.discovery import ProviderUnavailable, client, metadata, post_as_client, read_userinfo
+from teams.identity.discovery import (
+    ProviderUnavailable,
+    client,
+    json_object,
+    metadata,
+    post_as_client,
+    read_userinfo,
+)
 from teams.identity.groups import set_groups_of
 from teams.identity.models import IdentityGrant, IdentityProvider
-from teams.identity.people import READ_AGAIN, groups_in
+from teams.identity.people import READ_AGAIN, groups_in, note_groups, value_at
 from teams.identity.rules import lock_people
 from teams.identity.services import secret_of
 from teams.identity.suspension import counts_from, is_exempt, refusals, refusing_provider, suspend_tokens
@@ -64,6 +71,7 @@ class UserinfoReading:
 
     groups: tuple[str, ...] | None
     refresh_token: str
+    groups_problem: str
 
 
 def read_groups_again() -> Counter[str]:
@@ -115,8 +123,10 @@ def read_grant(provider: IdentityProvider, grant: IdentityGrant) -> str:
     # A new sign-in meanwhile has stored a newer token, and has read the groups itself.
     unchanged = IdentityGrant.objects.filter(pk=grant.pk, signed_in_at=grant.signed_in_at)
     with transaction.atomic():
-        if unchanged.update(**columns) and reading.groups is not None:
-            set_groups_of(grant.user, provider, reading.groups, by=None)
+        if unchanged.update(**columns):
+            note_groups(provider, grant.user, reading.groups_problem)
+            if reading.groups is not None:
+                set_groups_of(grant.user, provider, reading.groups, by=None)
     return "read"
 
 
@@ -148,14 +158,16 @@ def ask(provider: IdentityProvider, grant: IdentityGrant) -> UserinfoReading:
         problem = f"{provider.title} sent an ID token that is not valid. {refusal.message}"
     if problem:
         raise ProviderUnavailable(problem)
-    groups = groups_in({name: value for one in told for name, value in one.items()}, provider.groups_claim)
+    groups, unreadable = groups_in(
+        {name: value for one in told for name, value in one.items()}, provider.groups_claim
+    )
     if not groups and len(told) == 1 and not _names_groups(claims, provider.groups_claim):
         groups = None  # they may stand in ID tokens alone, of which there is no new one
-    return UserinfoReading(groups, str(tokens.get("refresh_token") or ""))
+    return UserinfoReading(groups, str(tokens.get("refresh_token") or ""), unreadable)
 
 
 def _names_groups(claims: dict[str, Any], claim: str) -> bool:
-    return claim in claims or claim.partition(".")[0] in claims
+    return claim in claims or claim.partition(".")[0] in claims or value_at(claims, claim) is not None
 
 
 @sensitive_variables()
@@ -164,7 +176,7 @@ def _refreshed(http: httpx.Client, provider: IdentityProvider, refresh_token: st
     found = metadata(provider)
     body = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     answer = post_as_client(http, provider, found, secret_of(provider), found["token_endpoint"], body)
-    tokens: dict[str, Any] = answer.json()
+    tokens = json_object(answer.content)
     if answer.status_code == httpx.codes.BAD_REQUEST and tokens.get("error") in OVER:
         raise GrantOver
     if answer.status_code != httpx.codes.OK:
@@ -180,8 +192,7 @@ def _userinfo(http: httpx.Client, provider: IdentityProvider, access_token: str)
         raise PersonRefused
     if answer.status_code != httpx.codes.OK:
         raise ProviderUnavailable(f"{provider.title} answers {answer.status_code} for userinfo.")
-    claims: dict[str, Any] = answer.json()
-    return claims
+    return json_object(answer.content)
 
 
 def _end(provider: IdentityProvider, grant: IdentityGrant, over: GrantOver) -> str:

@@ -5,6 +5,7 @@ Connect Back-Channel Logout 1.0 §2.6).
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import jwt
@@ -12,7 +13,8 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from core.errors import PortalError
-from teams.identity.discovery import keys_for
+from core.text import is_text
+from teams.identity.discovery import keys_to_try
 from teams.identity.models import IdentityProvider
 
 # Signed with a private key of the provider: never "none", and never with a secret that the portal has too.
@@ -27,6 +29,7 @@ LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 PLAIN = frozenset(("", "jwt"))
 LOGOUT_TYPES = PLAIN | {"logout+jwt"}
 MAX_LOGOUT_AGE = 300  # seconds since a logout token was issued
+MAX_SUBJECT = 255  # characters (OpenID Connect Core 1.0 §2)
 
 
 class ProviderTokenRefused(PortalError):
@@ -58,9 +61,8 @@ def verified_claims(
     if header and algorithm not in ALGORITHMS:
         problem = "The token is signed with an algorithm that the portal does not accept."
     elif header:
-        keys = keys_for(provider, kid if isinstance(kid, str) else None)
         problem = "The token is signed with a key that the provider does not publish."
-        for key in keys:
+        for key in keys_to_try(provider, kid if isinstance(kid, str) else None):
             if key.get("alg", algorithm) != algorithm:
                 continue
             try:
@@ -86,6 +88,8 @@ def _decoded(
     )
     if str(claims.get("iss", "")).rstrip("/") != provider.issuer:
         raise jwt.InvalidIssuerError
+    if not is_text(claims):
+        raise jwt.DecodeError
     audience = claims.get("aud")
     others = isinstance(audience, list) and len(audience) > 1
     if claims.get("azp", provider.client_id if not others else None) != provider.client_id:
@@ -111,9 +115,19 @@ def _reason(error: jwt.PyJWTError) -> str:
 def id_token_claims(provider: IdentityProvider, token: str) -> dict[str, Any]:
     """Return the claims of an ID token. Raises ProviderTokenRefused, ProviderUnavailable."""
     claims = verified_claims(provider, token, required=("iss", "sub", "aud", "exp", "iat"))
-    if not isinstance(claims["sub"], str) or not 0 < len(claims["sub"]) <= 191:
-        raise ProviderTokenRefused("The token names nobody.")
+    subject = claims["sub"]
+    if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT or "\x00" in subject:
+        raise ProviderTokenRefused(
+            f"The token names nobody: its subject has 1 to {MAX_SUBJECT} characters and no NUL."
+        )
     return claims
+
+
+def session_of(sid: object) -> str:
+    """Return what stands here for the `sid` of a token, "" for none: a long one as its digest, whole."""
+    text = sid if isinstance(sid, str) else ""
+    is_short = len(text) <= MAX_SUBJECT and "\x00" not in text
+    return text if is_short else f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def logout_claims(provider: IdentityProvider, token: str) -> tuple[str, str]:
@@ -136,6 +150,7 @@ def logout_claims(provider: IdentityProvider, token: str) -> tuple[str, str]:
         raise ProviderTokenRefused(
             f"The token was issued {age:.0f} s ago; at most {MAX_LOGOUT_AGE} s are accepted."
         )
-    if not cache.add(f"identity:logout:{provider.pk}:{jti}", 1, MAX_LOGOUT_AGE + 2 * LEEWAY):
+    used = hashlib.sha256(jti.encode()).hexdigest()
+    if not cache.add(f"identity:logout:{provider.pk}:{used}", 1, MAX_LOGOUT_AGE + 2 * LEEWAY):
         raise ProviderTokenRefused("The token was used already.")
-    return subject, session
+    return subject, session_of(session)

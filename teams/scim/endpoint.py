@@ -16,7 +16,8 @@ def scim(request: HttpRequest, rest: str) -> HttpResponse:
 
     These views need the models of scim2-models, 20 MiB, which workers and most web processes do without.
     """
-    match = resolve(f"/{rest}", urlconf="teams.scim.urls")
+    path = "/".join(filter(None, rest.split("/")))  # some providers send "//Users" or "/Users/"
+    match = resolve(f"/{path}", urlconf="teams.scim.urls")
     request.resolver_match = match  # what the audit log names
     response: HttpResponse = match.func(request, *match.args, **match.kwargs)
     return response

@@ -26,6 +26,8 @@ from scim2_models.path import (
     ValuePath,
 )
 
+from core.text import is_text
+
 MAX_LENGTH = 2_000  # characters; a filter of a provider has about 100
 MAX_TERMS = 50
 
@@ -89,7 +91,7 @@ class ConditionVisitor(FilterVisitor[Q]):
                 detail=f"{name} {node.op.value} is not supported. Supported: {known}, and, or; at most "
                 f"{MAX_TERMS} comparisons."
             )
-        if node.value is None or "\x00" in str(node.value):
+        if node.value is None or "\x00" in str(node.value) or not is_text(str(node.value)):
             return Q(pk__in=[])
         return condition(node.value)
 

@@ -44,7 +44,7 @@ class ScimUser(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     provider = models.ForeignKey("teams.IdentityProvider", models.CASCADE, related_name="scim_users")
     user = models.OneToOneField("teams.User", models.CASCADE, related_name="scim_user")
-    user_name = models.CharField(max_length=150)
+    user_name = models.CharField(max_length=500)
     external_id = models.CharField(max_length=200, blank=True, default="")
     emails = models.JSONField(default=list)
     created_at = models.DateTimeField(default=timezone.now)

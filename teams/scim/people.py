@@ -2,9 +2,10 @@
 People of a provider: created or linked, changed, ended.
 
 Somebody who has an account is linked, never doubled: by the subject with which they sign in, where the
-provider sends that as `externalId`, else by user name. A platform admin with a password is not: that account
-is the way in when the provider is away or in wrong hands, so the provider must not be able to end it. What a
-provider ends a platform admin may give back, and what a platform admin ended a provider cannot.
+provider sends that as `externalId`, else by user name. Whom somebody here made platform admin, or marked as
+break-glass account, no provider links, changes or ends, whenever that was: such an account is the way in when
+the provider is away or in wrong hands. What a provider ends a platform admin may give back, and what a
+platform admin ended a provider cannot.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 from allauth.socialaccount.models import SocialAccount
-from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
@@ -29,6 +29,7 @@ from teams.identity.groups import change_members
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import apply, lock_rules
 from teams.models import User, record_change
+from teams.names import account_name, is_made_from
 from teams.scim.errors import InvalidValue, NotUnique
 from teams.scim.models import ScimUser
 
@@ -48,29 +49,30 @@ class ProvisionedPerson:
 
     @property
     def email(self) -> str:
-        """The address to which mails go: the primary one, else the first; "" without one."""
-        primary = [one for one in self.emails if one.get("primary")]
-        return str(next(iter([*primary, *self.emails]), {}).get("value", ""))
+        """The address to which mails go: the primary one, else the first; "" without one that is sound."""
+        sound = [one for one in self.emails if is_address(str(one.get("value", "")))]
+        return str(next(iter(sorted(sound, key=lambda one: not one.get("primary"))), {}).get("value", ""))
 
     def require_sound(self) -> None:
         """Raise InvalidValue for what the portal cannot store."""
-        limits = {"userName": (self.user_name, 150), "externalId": (self.external_id, 200)}
+        limits = {"userName": (self.user_name, 500), "externalId": (self.external_id, 200)}
         limits |= {"name.givenName": (self.first_name, 150), "name.familyName": (self.last_name, 150)}
         for name, (value, longest) in limits.items():
             if len(value) > longest or "\x00" in value:
                 raise InvalidValue(f"{name} has at most {longest} characters and no NUL.")
-        try:
-            UnicodeUsernameValidator()(self.user_name)
-        except ValidationError:
-            allowed = "letters, digits and @ . + - _"
-            raise InvalidValue(f"userName has only {allowed}.") from None
-        try:
-            for one in self.emails:
-                validate_email(one["value"])
-        except ValidationError:
-            raise InvalidValue("emails: there is a value that is no mail address.") from None
+        if not self.user_name.strip():
+            raise InvalidValue("userName is missing.")
         if len(json.dumps(self.emails)) > MAX_EMAILS:
             raise InvalidValue(f"emails has at most {MAX_EMAILS} characters.")
+
+
+def is_address(text: str) -> bool:
+    """Return whether mail can go there; others, such as "mia@corp", are kept as the provider says them."""
+    try:
+        validate_email(text)
+    except ValidationError:
+        return False
+    return len(text) <= 254
 
 
 def people_of(provider: IdentityProvider) -> QuerySet[ScimUser]:
@@ -99,15 +101,16 @@ def _create(provider: IdentityProvider, person: ProvisionedPerson) -> ScimUser:
     user = find_account(provider, person)
     row = None
     if user is None:
-        user = User(username=person.user_name, email=person.email)
+        user = User(username=account_name(person.user_name, person.email), email=person.email)
         user.first_name, user.last_name = person.first_name, person.last_name
         user.is_active = person.active
         user.set_unusable_password()
         user.save(force_insert=True)
+        row = ScimUser(deactivated=not person.active)
     else:
         _require_linkable(provider, user)
         row = ScimUser.objects.filter(user=user).first()
-    row = row or ScimUser(user=user)
+    row = row or ScimUser()
     row.provider, row.user, row.deleted_at = provider, user, None
     row.user_name, row.external_id, row.emails = person.user_name, person.external_id, [*person.emails]
     row.created_at = timezone.now()
@@ -128,7 +131,7 @@ def find_account(provider: IdentityProvider, person: ProvisionedPerson) -> User 
 
 
 def _require_linkable(provider: IdentityProvider, user: User) -> None:
-    refusal = ""
+    refusal = beyond_reach(user)
     kept = ScimUser.objects.filter(user=user, deleted_at=None).select_related("provider").first()
     elsewhere = SocialAccount.objects.filter(user=user).exclude(provider=provider.slug)
     here = SocialAccount.objects.filter(user=user, provider=provider.slug)
@@ -138,14 +141,25 @@ def _require_linkable(provider: IdentityProvider, user: User) -> None:
         refusal = "belongs to another identity provider"
     elif user.is_service_account:
         refusal = "is a service account of a team"
-    elif user.break_glass:
-        refusal = "is a break-glass account, which no provider may end. A platform admin takes the mark away"
-    elif user.is_superuser and user.has_usable_password():
-        refusal = (
-            "is a platform admin with a password of the portal: the way in when this provider is away, which "
-            "it must not be able to end. Give the person another user name, or end the password or the role"
-        )
     if refusal:
+        raise NotUnique(f"{user.username} {refusal}.")
+
+
+def beyond_reach(user: User) -> str:
+    """Return why no provider may link, change or end an account, "" if one may."""
+    if user.break_glass:
+        return "is a break-glass account, which no provider may end. A platform admin takes the mark away"
+    if user.is_superuser and not user.admin_from_groups:
+        return (
+            "was made platform admin in the portal: the way in when this provider is away, which it must not "
+            "be able to end. A platform admin ends the role first, or a group rule gives it"
+        )
+    return ""
+
+
+def require_reach(user: User) -> None:
+    """Raise NotUnique for an account that no provider may change or end."""
+    if refusal := beyond_reach(user):
         raise NotUnique(f"{user.username} {refusal}.")
 
 
@@ -175,8 +189,8 @@ def _write(row: ScimUser, person: ProvisionedPerson) -> None:
     """Write what differs to the account, and record it."""
     user = row.user
     columns = {"first_name": person.first_name, "last_name": person.last_name, "email": person.email}
-    if user.username.lower() == row.user_name.lower():  # else somebody chose another name here
-        columns["username"] = person.user_name
+    if person.user_name != row.user_name and is_made_from(user.username, row.user_name):
+        columns["username"] = account_name(person.user_name, person.email, of=user)  # else it was chosen here
     names = services.FIELD_NAMES | {"username": "User name"}
     values = [
         (names[name], str(getattr(user, name)), value)
@@ -184,6 +198,7 @@ def _write(row: ScimUser, person: ProvisionedPerson) -> None:
         if value != getattr(user, name)
     ]
     if values:
+        require_reach(user)
         User.objects.filter(pk=user.pk).update(**columns)
         for name, value in columns.items():
             setattr(user, name, value)
@@ -201,6 +216,7 @@ def _switch(row: ScimUser, *, active: bool) -> bool:
     """End or give back the sign-in; return whether that changed something."""
     user, reason = row.user, f"by {row.provider.title} through SCIM"
     if not active and user.is_active:
+        require_reach(user)
         services.end_account(person=user, reason=reason)
         user.is_active, row.deactivated = False, True
         return True
@@ -212,8 +228,16 @@ def _switch(row: ScimUser, *, active: bool) -> bool:
     return False
 
 
+def end(row: ScimUser) -> None:
+    """Deactivate the person of the locked `row`, and leave everything else as it is."""
+    if _switch(row, active=False):
+        row.changed_at = timezone.now()
+        row.save(update_fields=["changed_at", "deactivated"])
+
+
 def delete(row: ScimUser) -> None:
     """End an account that the provider no longer keeps; `row` is locked. Claims stay with their teams."""
+    require_reach(row.user)
     groups = ExternalGroup.objects.filter(
         provider=row.provider, kept_by=ExternalGroup.Keeper.SCIM, members=row.user
     )

@@ -1,8 +1,8 @@
 """
 What is served: the attributes of RFC 7643 that the portal keeps, and what it says of itself.
 
-Attributes beyond these are accepted and dropped (RFC 7644 §3.3 leaves that to the service): what a provider
-sends cannot set anything that does not stand here.
+Attributes beyond these are accepted and dropped in POST, PUT and PATCH (RFC 7644 §3.3 leaves that to the
+service), and so is what only the portal says: what a provider sends sets what is `KEPT`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class UserResource(Resource[Any]):
     display_name: Annotated[str | None, Mutability.read_only] = None
     """The name as the portal shows it."""
 
-    active: bool | None = None
+    active: Annotated[bool | None, Required.true] = None
     """Whether the person may sign in. False ends sessions and revokes API tokens; claims stay."""
 
     emails: list[EmailAddress] | None = None
@@ -118,6 +118,11 @@ class GroupResource(Resource[Any]):
     """Its members: users only, no groups."""
 
 
+# What a provider may set, in small letters; `id` and `schemas` it may only repeat. All else is dropped.
+KEPT: dict[type[Resource[Any]], frozenset[str]] = {
+    UserResource: frozenset(("schemas", "id", "externalid", "username", "name", "active", "emails")),
+    GroupResource: frozenset(("schemas", "id", "externalid", "displayname", "members")),
+}
 RESOURCE_TYPES = [ResourceType.from_resource(model) for model in (UserResource, GroupResource)]
 SCHEMAS: list[Schema] = [UserResource.to_schema(), GroupResource.to_schema()]
 for schema, resource_type in zip(SCHEMAS, RESOURCE_TYPES, strict=True):

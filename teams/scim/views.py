@@ -39,6 +39,7 @@ from core.errors import PortalError, data_error_refusal
 from core.origin import Source, came_from, client_address
 from core.problems import MAX_LEVELS, levels
 from core.rates import address_limit, count, limit
+from core.text import is_text
 from teams.identity.groups import remove_group
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.scim import filters, people
@@ -46,6 +47,7 @@ from teams.scim import groups as scim_groups
 from teams.scim.models import ScimUser
 from teams.scim.resources import (
     CONFIG,
+    KEPT,
     MAX_RESULTS,
     POLICY,
     RESOURCE_TYPES,
@@ -61,6 +63,8 @@ CONTENT_TYPE = "application/scim+json"
 PARAMETERS = ("attributes", "excludedAttributes")
 MAX_OPERATIONS = 1_000  # of a PATCH
 ONE_MEMBER = re.compile(r'members\[value eq "([^"\\\\]+)"\]', re.IGNORECASE)
+
+ATTRIBUTE = re.compile(r"[a-z][\w-]*", re.ASCII)  # RFC 7643 §2.1
 
 type View = Callable[..., HttpResponse]
 
@@ -157,6 +161,8 @@ def body_of(request: HttpRequest) -> dict[str, Any]:
         raise InvalidSyntaxException(detail="The body is not JSON.") from None
     if not isinstance(body, dict) or levels(body) > MAX_LEVELS:
         raise InvalidSyntaxException(detail=f"The body is no object of at most {MAX_LEVELS} levels.")
+    if not is_text(body):
+        raise InvalidSyntaxException(detail="The body has half of a character (a lone surrogate).")
     return body
 
 
@@ -250,10 +256,16 @@ def page(
 def operations_of[T: Resource[Any]](request: HttpRequest, model: type[T]) -> PatchOp[T]:
     """Return the operations of a PATCH (RFC 7644 §3.5.2). Raises ScimRefusal, ValidationError."""
     body = body_of(request)
-    for name in [name for name in body if name.lower() == "operations"]:
-        body["Operations"] = [one for operation in body.pop(name) or [] for one in _with_paths(operation)]
-    if len(body.get("Operations", [])) > MAX_OPERATIONS:
+    sent = next((body.pop(name) for name in [*body] if name.lower() == "operations"), None)
+    if not isinstance(sent, list) or not sent:
+        raise InvalidSyntaxException(detail="Operations is a list with at least one operation.")
+    body["Operations"] = [
+        one for operation in sent for each in _with_paths(operation) for one in _kept(each, model)
+    ]
+    if len(body["Operations"]) > MAX_OPERATIONS:
         raise ScimRefusal(413, f"A PATCH has at most {MAX_OPERATIONS} operations.")
+    if not body["Operations"]:
+        return PatchOp[model].model_construct(operations=[])  # type: ignore[valid-type]
     return PatchOp[model].model_validate(body, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[valid-type]
 
 
@@ -270,6 +282,67 @@ def _with_paths(operation: Any) -> list[Any]:
         *([operation | {"value": plain}] if plain else []),
         *(operation | {"path": name, "value": part} for name, part in value.items() if "[" in name),
     ]
+
+
+def _kept(operation: Any, model: type[Resource[Any]]) -> list[Any]:
+    """
+    Return an operation without what the portal does not keep, and no operation if that is all.
+    """
+    if not isinstance(operation, dict):
+        return [operation]
+    path, value = operation.get("path"), operation.get("value")
+    if isinstance(path, str) and is_dropped(path, model):
+        return []
+    if path or not isinstance(value, dict):
+        return [operation]
+    kept = without_dropped(value, model)
+    return [operation | {"value": kept}] if kept or not value else []
+
+
+def without_dropped(content: dict[str, Any], model: type[Resource[Any]]) -> dict[str, Any]:
+    """Return attributes without those that the portal accepts and does not keep, in whatever form."""
+    return {name: value for name, value in content.items() if not is_dropped(name, model)}
+
+
+def is_dropped(path: str, model: type[Resource[Any]]) -> bool:
+    attribute = attribute_of(path)
+    return bool(ATTRIBUTE.fullmatch(attribute)) and attribute not in KEPT[model]
+
+
+def whole_body(request: HttpRequest, model: type[Resource[Any]]) -> dict[str, Any]:
+    """Return what a POST or PUT says, without what is dropped; who does not speak of `active` says true."""
+    body = without_dropped(body_of(request), model)
+    says = [name for name, value in body.items() if attribute_of(name) == "active" and value is not None]
+    return body if says or model is not UserResource else {**body, "active": True}
+
+
+def attribute_of(path: str) -> str:
+    """
+    Return the attribute of a path, in small letters: "username" of "urn:…:core:2.0:User:userName"; of another
+    schema "x".
+    """
+    schema, colon, name = path.rpartition(":") if path.lower().startswith("urn:") else ("", "", path)
+    if colon and not schema.lower().startswith("urn:ietf:params:scim:schemas:core:2.0:"):
+        return "x"
+    return re.split(r"[.\[]", name)[0].lower()
+
+
+def ends_account(request: HttpRequest) -> bool:
+    """Return whether the last word of a write about `active` is false, whatever else it says."""
+    said: list[Any] = []
+    try:
+        body = body_of(request)
+    except (ScimRefusal, SCIMException):
+        return False
+    operations = next((body[name] for name in body if name.lower() == "operations"), [{"value": body}])
+    for operation in operations if isinstance(operations, list) else ():
+        if not isinstance(operation, dict):
+            continue
+        path, value = operation.get("path"), operation.get("value")
+        content = {path: value} if isinstance(path, str) and path else value
+        if isinstance(content, dict):
+            said += [content[name] for name in content if attribute_of(name) == "active"]
+    return bool(said) and str(said[-1]).lower() == "false"
 
 
 def one[Row: Model, R: Resource[Any]](
@@ -308,7 +381,7 @@ def one[Row: Model, R: Resource[Any]](
             return HttpResponse(status=204)
         if request.method == "PUT":
             scim_ctx = Context.RESOURCE_REPLACEMENT_REQUEST
-            resource = model.model_validate(body_of(request), scim_ctx=scim_ctx)
+            resource = model.model_validate(whole_body(request, model), scim_ctx=scim_ctx)
         elif operations:
             operations.patch(resource)
         row = save(row, resource)
@@ -386,7 +459,7 @@ def said(resource: UserResource) -> people.ProvisionedPerson:
     name = resource.name
     emails = [one.model_dump(scim_ctx=None, exclude_none=True) for one in resource.emails or [] if one.value]
     return people.ProvisionedPerson(
-        user_name=(resource.user_name or "").strip(),
+        user_name=resource.user_name or "",
         external_id=resource.external_id or "",
         first_name=(name.given_name if name else "") or "",
         last_name=(name.family_name if name else "") or "",
@@ -402,7 +475,8 @@ def users(request: HttpRequest, provider: IdentityProvider) -> HttpResponse:
         return page(
             request, UserResource, rows, filters.USERS, lambda found, _search: _people(request, found)
         )
-    resource = UserResource.model_validate(body_of(request), scim_ctx=Context.RESOURCE_CREATION_REQUEST)
+    body = whole_body(request, UserResource)
+    resource = UserResource.model_validate(body, scim_ctx=Context.RESOURCE_CREATION_REQUEST)
     row = people.create(provider, said(resource))
     return represent(request, _people(request, [row])[0], 201)
 
@@ -413,16 +487,29 @@ def user(request: HttpRequest, provider: IdentityProvider, key: str) -> HttpResp
         people.change(row, said(resource))
         return row
 
-    return one(
-        request,
-        key_of(key),
-        people.people_of(provider),
-        UserResource,
-        lock=partial(people.locked, provider),
-        resources=partial(_people, request),
-        delete=people.delete,
-        save=save,
-    )
+    rows, lock = people.people_of(provider), partial(people.locked, provider)
+    resources = partial(_people, request)
+    try:
+        return one(
+            request,
+            key_of(key),
+            rows,
+            UserResource,
+            lock=lock,
+            resources=resources,
+            delete=people.delete,
+            save=save,
+        )
+    except (SCIMException, ValidationError, PortalError, DataError):
+        if request.method not in ("PUT", "PATCH") or not ends_account(request):
+            raise
+    with transaction.atomic():  # whatever cannot be kept of the rest, somebody who has left is out
+        row = lock(key_of(key))
+        if row is None:
+            raise _not_found(key)
+        require_match(request, resources([row])[0])
+        people.end(row)
+    return represent(request, resources([row])[0])
 
 
 # Groups.
@@ -451,7 +538,8 @@ def groups(request: HttpRequest, provider: IdentityProvider) -> HttpResponse:
             return _groups(request, found, members=_wants_members(search))
 
         return page(request, GroupResource, rows, filters.GROUPS, resources)
-    resource = GroupResource.model_validate(body_of(request), scim_ctx=Context.RESOURCE_CREATION_REQUEST)
+    body = whole_body(request, GroupResource)
+    resource = GroupResource.model_validate(body, scim_ctx=Context.RESOURCE_CREATION_REQUEST)
     with transaction.atomic():
         row = _save_group(provider, resource, None)
     return represent(request, _groups(request, [row])[0], 201)

@@ -100,6 +100,21 @@ def test_userinfo_about_somebody_else_changes_nothing(nina, issuer):
     assert role() == "member"
 
 
+@pytest.mark.security("sign-in", "groups of somebody else, in the ID token or in userinfo")
+@pytest.mark.parametrize("other", ["ID token", "userinfo", "both"])
+def test_groups_of_another_subject_change_nothing_wherever_they_stand(root, sso, vision, nina, issuer, other):
+    save_rule(by=root, provider=sso, pattern="gpu-leads", team=vision, role="lead")
+    issuer.renews_id_token = True
+    theirs = {"sub": "somebody-else", "groups": ["gpu-leads"]}
+    if other != "userinfo":
+        issuer.changes = theirs
+    if other != "ID token":
+        issuer.userinfo = NINA | theirs
+    due()
+    assert read_groups_again() == {"unavailable": 1}
+    assert role() == "member"
+
+
 def test_a_rotated_refresh_token_is_used_from_then_on(nina, issuer):
     answer = type(issuer).token
 

@@ -228,10 +228,19 @@ def test_a_user_name_that_is_taken_gets_a_number(client, issuer, rule):
     assert User.objects.get(email="nina@example.org").username == "nina-2"
 
 
-@pytest.mark.parametrize("username", ["Nina Novak", "", "nina\x00", "../../etc"])
-def test_a_user_name_that_is_none_here_falls_back_to_the_address(client, issuer, rule, username):
-    sign_in(client, issuer, **NINA | {"preferred_username": username})
-    assert User.objects.get(email="nina@example.org").username == "nina"
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("Nina Novak", "Nina-Novak"),
+        ("", "nina"),
+        ("\x00", "nina"),
+        ("../../etc", "..-..-etc"),
+        ("CORP\\nina", "CORP-nina"),
+    ],
+)
+def test_user_name_is_made_from_that_of_the_provider_or_the_address(client, issuer, rule, said, name):
+    sign_in(client, issuer, **NINA | {"preferred_username": said})
+    assert User.objects.get(email="nina@example.org").username == name
 
 
 # What a token must be.

@@ -17,7 +17,7 @@ from core.errors import Conflict, Forbidden
 from teams.identity.models import IdentityGrant
 from teams.identity.people import SignInRefused, unlink
 from teams.identity.services import change_provider, remove_provider, set_enabled
-from teams.identity.suspension import GRACE, outlives_session, set_break_glass, vouch_for
+from teams.identity.suspension import GRACE, outlives_session, set_break_glass, suspend_tokens, vouch_for
 from teams.identity.sync import read_groups_again
 from teams.models import AuditEntry, User
 from teams.tasks import read_groups_again as read_groups_again_task
@@ -347,3 +347,16 @@ def test_userinfo_that_is_refused_is_about_the_person(nina, issuer, token, monke
     due()
     assert read_groups_again() == {"over": 1}
     assert asks(token).status_code == 401
+
+
+@pytest.mark.parametrize("before", [None, timedelta(days=7), timedelta(0)], ids=["none", "in a week", "now"])
+@pytest.mark.parametrize("now", [timedelta(days=7), timedelta(0)], ids=["in a week", "now"])
+def test_of_two_refusals_the_one_that_counts_first_suspends_the_tokens(local, sso, token, before, now):
+    """Each refusal, the earlier and the later one, counts at once or in a week."""
+    start = timezone.now()
+    if before is not None:
+        suspend_tokens(sso, local, at=start + before)
+    suspend_tokens(sso, local, at=start + now)
+    local.refresh_from_db()
+    assert local.tokens_suspended_at == start + min(now, now if before is None else before)
+    assert asks(token).status_code == (401 if local.has_suspended_tokens else 200)

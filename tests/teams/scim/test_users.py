@@ -1,7 +1,11 @@
 """People whom a provider keeps: linked, made, changed and ended, as Entra ID and Okta ask for it."""
 
+import json
+from typing import Any
+
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.test import Client
 
 from core.origin import Source
@@ -11,6 +15,7 @@ from teams.scim.models import ScimUser
 from teams.services import deactivate_person, reactivate_person
 from teams.tokens import find_token
 from tests.factories import make_claim, make_team, make_token, make_user
+from tests.teams.scim.conftest import PATCH
 
 ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 
@@ -91,13 +96,40 @@ def test_conflict_is_said_in_scims_form(okta):
         assert (error["status"], error["scimType"]) == ("409", "uniqueness")
 
 
-@pytest.mark.security("access", "ending the platform admin with a password over SCIM")
-def test_platform_admin_with_a_password_is_never_linked(okta, root):
-    error = okta.add_user("root", status=409)
-    assert "the way in when this provider is away" in error["detail"]
-    root.set_unusable_password()
-    root.save()
-    okta.add_user("root")
+OUT_OF_REACH = {
+    "break-glass": {"break_glass": True},
+    "promoted": {"is_superuser": True, "is_staff": True},
+    "promoted without a password": {"is_superuser": True, "password": "!"},
+}
+
+
+@pytest.mark.security(
+    "access", "ending a platform admin or break-glass account over SCIM, linked before or not"
+)
+@pytest.mark.parametrize("columns", OUT_OF_REACH.values(), ids=OUT_OF_REACH)
+def test_promoted_and_break_glass_accounts_are_out_of_reach_of_scim(okta, columns):
+    kept, other = okta.add_user("mia", emails=[{"value": "mia@corp.example"}]), make_user("noah")
+    path = f"Users/{kept['id']}"
+    User.objects.filter(username__in=("mia", "noah")).update(**columns)
+    before = [*User.objects.order_by("username").values()]
+    okta.add_user(other.username, status=409)
+    assert okta.get(path).json()["active"] is True
+    changes: list[dict[str, Any]] = [{"active": False}, {"userName": "x"}, {"emails": []}]
+    for fields in (*changes, {"name": {"givenName": "X"}}):
+        okta.patch(path, {"op": "replace", "value": fields}, status=409)
+        assert okta.send("PUT", path, {**kept, **fields}).status_code == 409
+    assert okta.send("DELETE", path).status_code == 409
+    assert okta.send("PUT", path, kept).status_code == 200  # which changes nothing
+    assert [*User.objects.order_by("username").values()] == before
+
+
+@pytest.mark.parametrize(
+    "columns", [{"is_superuser": True, "admin_from_groups": True}, {}], ids=["group", "no"]
+)
+def test_platform_admin_by_a_group_is_in_reach_of_scim(okta, columns):
+    made = okta.add_user("mia")
+    User.objects.filter(username="mia").update(**columns)
+    assert okta.patch(f"Users/{made['id']}", {"op": "replace", "value": {"active": False}})["active"] is False
 
 
 def test_service_accounts_are_never_linked(okta):
@@ -150,6 +182,13 @@ def test_deactivation_ends_sessions_and_tokens_and_leaves_claims(okta, operation
     assert actions.count("person.deactivated") == 1
 
 
+def test_user_who_was_made_inactive_is_activated_by_the_provider(okta):
+    made = okta.add_user("mia", active=False)
+    assert made["active"] is False
+    answer = okta.patch(f"Users/{made['id']}", {"op": "replace", "path": "active", "value": True})
+    assert answer["active"] is True
+
+
 def test_reactivation_gives_the_account_back_with_its_roles(okta):
     made = okta.add_user("mia")
     mia = User.objects.get(username="mia")
@@ -190,16 +229,6 @@ def test_deleted_user_is_gone_for_the_provider_and_comes_back_as_the_same_person
     assert User.objects.filter(username="mia").count() == 1
 
 
-def test_last_platform_admin_stays(okta, root):
-    root.set_unusable_password()
-    root.save()
-    made = okta.add_user("root")
-    error = okta.patch(f"Users/{made['id']}", {"op": "replace", "path": "active", "value": False}, status=409)
-    assert "only platform admin" in error["detail"]
-    root.refresh_from_db()
-    assert root.is_active
-
-
 def test_patches_as_entra_id_and_okta_send_them(entra):
     made = entra.add_user("mia", emails=[{"value": "old@corp.example", "type": "work", "primary": True}])
     path = f"Users/{made['id']}"
@@ -236,14 +265,130 @@ def test_first_address_of_a_user_without_one_is_added_by_entra_id(entra):
     assert User.objects.get(username="mia").email == "mia@corp.example"
 
 
-def test_renamed_user_is_renamed_here_unless_the_name_is_taken(okta):
+def test_renamed_user_is_renamed_here_unless_somebody_chose_another_name(okta):
     made = okta.add_user("mia")
+    path, mia = f"Users/{made['id']}", User.objects.get(username="mia")
     make_user("noah")
+    okta.add_user("ada")
     rename = {"op": "replace", "path": "userName"}
-    okta.patch(f"Users/{made['id']}", rename | {"value": "mia.maier"})
-    assert User.objects.filter(username="mia.maier").exists()
-    okta.patch(f"Users/{made['id']}", rename | {"value": "noah"}, status=409)
-    assert ScimUser.objects.get().user_name == "mia.maier"
+    for said, name in (("o'hara", "o-hara"), ("Noah", "Noah-2"), ("mia.maier", "mia.maier")):
+        assert okta.patch(path, rename | {"value": said})["userName"] == said
+        mia.refresh_from_db()
+        assert mia.username == name
+    okta.patch(path, rename | {"value": "ADA"}, status=409)  # another user of the provider
+    assert ScimUser.objects.get(user=mia).user_name == "mia.maier"
+    User.objects.filter(pk=mia.pk).update(username="chosen")
+    okta.patch(path, rename | {"value": "mia"})
+    mia.refresh_from_db()
+    assert mia.username == "chosen"
+
+
+NAMES = [
+    *("o'brien@example.com", "guest_gmail.com#EXT#@contoso.onmicrosoft.com", "CORP\\carol", "dave smith"),
+    *("x!y@example.com", "auth0|5f7c8ec7c33c6c004bbafe82", "müller@example.com", "李", "$", " mia", "mia "),
+    *("a" * 200, "mia\t", "🙂", "../etc", "<b>x</b>"),
+]
+
+
+def test_any_user_name_is_taken_kept_and_found_as_it_is(okta):
+    made = {name: okta.add_user(name) for name in NAMES}
+    assert [one["userName"] for one in made.values()] == NAMES
+    for name, one in made.items():
+        assert okta.get(f"Users/{one['id']}").json()["userName"] == name
+        (found,) = okta.find("Users", f"userName eq {json.dumps(name)}")
+        assert found["id"] == one["id"]
+    names = [row.user.username for row in ScimUser.objects.select_related("user")]
+    assert len({name.lower() for name in names}) == len(NAMES)
+    assert {"o-brien@example.com", "CORP-carol", "dave-smith", "mia", "mia-2", "person"} <= {*names}
+    for name in names:
+        UnicodeUsernameValidator()(name)
+
+
+def test_address_that_no_mail_reaches_refuses_nobody(okta):
+    emails = [{"value": "frank@corp", "primary": True}, {"value": "frank@corp.example"}]
+    made = okta.add_user("frank", emails=emails)
+    assert [one["value"] for one in made["emails"]] == ["frank@corp", "frank@corp.example"]
+    assert User.objects.get(username="frank").email == "frank@corp.example"
+
+
+# What is accepted and dropped, and what a deactivation may stand beside.
+
+WHAT_RFC_7643_HAS = {
+    **{"displayName": "Zoe R", "nickName": "Z", "profileUrl": "https://x.example", "title": "Dr"},
+    **{"userType": "Employee", "preferredLanguage": "de", "locale": "de-DE", "timezone": "Europe/Berlin"},
+    **{"password": "x", "groups": [], "meta": {"resourceType": "User"}, "x509Certificates": [{"value": "x"}]},
+    **{name: [{"value": "x", "primary": True}] for name in ("phoneNumbers", "ims", "photos", "roles")},
+    **{"entitlements": [{"value": "x"}], "addresses": [{"formatted": "x"}]},
+    ENTERPRISE: {"department": "Vision", "manager": {"value": "1"}, "employeeNumber": "7"},
+    "urn:example:1.0:User": {"any": "thing"},
+}
+
+
+@pytest.mark.parametrize("value", [None, "x", 5, [], {}, "its own"], ids=str)
+def test_attributes_that_are_not_kept_are_dropped_in_post_put_and_patch(okta, value):
+    fields = {name: own if value == "its own" else value for name, own in WHAT_RFC_7643_HAS.items()}
+    made = okta.add_user("zoe", name={"givenName": "Zoe"}, **fields)
+    path = f"Users/{made['id']}"
+    assert okta.send("PUT", path, {**made, **fields}).status_code == 200
+    named = [{"op": "Add", "path": name, "value": one} for name, one in fields.items()]
+    removed = [{"op": "remove", "path": name} for name in fields]
+    kept = {"op": "replace", "path": "name.familyName", "value": "R"}
+    okta.patch(path, {"op": "replace", "value": fields}, *named, *removed, kept)
+    okta.patch(path, *named)
+    zoe = User.objects.get(username="zoe")
+    assert (zoe.label, zoe.is_active) == ("Zoe R", True)
+    del fields["displayName"]  # which a group has
+    group = okta.add_group("gpu", made["id"], **fields)
+    path = f"Groups/{group['id']}"
+    okta.patch(path, *(one for one in named if one["path"] in fields))
+    assert okta.get(path).json()["members"][0]["value"] == made["id"]
+
+
+BESIDE: list[dict[str, Any]] = [
+    *({name: value} for name, value in WHAT_RFC_7643_HAS.items()),
+    *({"userName": name} for name in ("o'brien", "taken", "", None, 5, "a" * 600, "\x00")),
+    *({"externalId": "taken"}, {"externalId": "x" * 300}, {"externalId": {}}),
+    *({"emails": "x"}, {"emails": [{"value": "x"}]}, {"emails": [{"value": 5}]}, {"emails": [5]}),
+    *({"emails": {}}, {"name": "x"}, {"name": {"givenName": "x" * 300}}, {"name": []}),
+    *({"id": "x"}, {"schemas": 5}, {"": 1}, {"a[": 1}),
+]
+
+
+@pytest.mark.security("sign-in", "a deactivation over SCIM beside what is refused")
+@pytest.mark.parametrize("fields", BESIDE, ids=lambda fields: str(fields)[:50])
+def test_deactivation_counts_whatever_stands_beside_it(okta, fields):
+    okta.add_user("taken", externalId="taken")
+    made = okta.add_user("zoe")
+    path, zoe = f"Users/{made['id']}", User.objects.filter(username="zoe")
+    ((name, value),) = fields.items()
+    writes = (
+        (
+            "PATCH",
+            [
+                {"op": "Replace", "path": "active", "value": "False"},
+                {"op": "Replace", "path": name, "value": value},
+            ],
+        ),
+        ("PATCH", [{"op": "replace", "value": {name: value, "active": False}}]),
+        (
+            "PATCH",
+            [{"op": "add", "path": name, "value": value}, {"op": "replace", "value": {"Active": False}}],
+        ),
+        ("PUT", None),
+    )
+    for method, operations in writes:
+        body = {**made, **fields, "active": False}
+        if operations:
+            body = {"schemas": [PATCH], "Operations": operations}
+        answer = okta.send(method, path, body)
+        assert (answer.status_code, answer.json()["active"]) == (200, False), (method, answer.content)
+        row = zoe.get() if zoe.exists() else ScimUser.objects.get(pk=made["id"]).user
+        assert not row.is_active
+        body = {
+            "schemas": [PATCH],
+            "Operations": [{"op": "replace", "value": {"active": True, "userName": "zoe"}}],
+        }
+        assert okta.send("PATCH", path, body).json()["active"] is True
 
 
 def test_put_replaces_everything_and_repeating_it_changes_nothing(okta):
@@ -306,3 +451,9 @@ def test_etags(okta):
     assert okta.send("DELETE", path, **{"If-Match": read.headers["ETag"]}).status_code == 412
     assert okta.get(path, **{"If-None-Match": read.headers["ETag"]}).status_code == 200
     assert okta.send("DELETE", path, **{"If-Match": "*"}).status_code == 204
+
+
+@pytest.mark.parametrize("path", ["Users/", "/Users", "/Users/"])
+def test_slashes_too_many_in_an_address_are_ignored(okta, path):
+    okta.add_user("mia")
+    assert okta.get(path).json()["totalResults"] == 1
