@@ -187,7 +187,6 @@ ACCOUNT_FORMS = {
 SOCIALACCOUNT_ADAPTER = "teams.identity.provider.SocialAdapter"
 SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"provider_class": "teams.identity.provider.Provider"}}
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
-SOCIALACCOUNT_UID_MAX_LENGTH = 255  # of a subject (OpenID Connect Core 1.0 §2); teams/migrations widens it
 ACCOUNT_RATE_LIMITS = {
     "login_failed": "10/m/ip,5/5m/key",  # the key is a name with an address: teams.adapter
     # Of a name, from all addresses: more than one address can send in an hour, so that none alone fills it.

@@ -1,4 +1,8 @@
-"""Identifiers of providers are kept whole, and service accounts get back the names that their teams gave."""
+"""
+Identifiers of providers are kept whole, and service accounts get back the names that their teams gave.
+
+allauth's model says 191 characters for a subject, and nothing there changes that; OpenID Connect says 255.
+"""
 
 from django.db import migrations, models
 
