@@ -38,7 +38,8 @@ from usage.partitions import KEEP
 
 BUCKET, DAY = timedelta(minutes=5), timedelta(days=1)
 READ_BY_NOW = timedelta(hours=20)  # notices older than that have been read
-UNMANAGED_SINCE = timedelta(days=2)  # before, others used nothing without the portal
+UNMANAGED_SINCE = timedelta(days=2)  # before, others used less without the portal:
+UNMANAGED_BEFORE = 2  # one in so many of the devices of now, and no H100, which the portal had all
 
 # Invented telemetry of what claims held: around the mean of each claim a slow wave and some noise, the same
 # every time. A claim that does almost nothing stays idle: its wave is small. Power limits are those of the
@@ -187,8 +188,8 @@ def _key(device: Device) -> tuple[str, ...]:
 
 def backdate_fleet() -> None:
     """
-    Let the fleet have the size of now since the first claim of the demo's history. What others use without
-    the portal was free until `UNMANAGED_SINCE`.
+    Let the fleet have the size of now since the first claim of the demo's history. Part of what others use
+    without the portal was free until `UNMANAGED_SINCE`.
     """
     store_counts(changed_only=False)
     first = Allocation.objects.aggregate(at=Min("started_at"))["at"]
@@ -198,16 +199,19 @@ def backdate_fleet() -> None:
     now_open = FleetSpan.objects.filter(ended_at=None, started_at__gt=first)
     earlier: dict[tuple[Any, ...], FleetSpan] = {}
     for span in now_open:
-        was_free = span.use == FleetSpan.Use.UNMANAGED
+        kept = 0 if "H100" in span.product else span.parts // UNMANAGED_BEFORE
+        uses = {span.use: span.parts}
+        if span.use == FleetSpan.Use.UNMANAGED:
+            uses = {FleetSpan.Use.AVAILABLE: span.parts - kept, span.use: kept}
         kind = ("cluster_id", "driver", "product", "basis_id")
-        use = FleetSpan.Use.AVAILABLE if was_free else span.use
-        values = {name: getattr(span, name) for name in kind} | {"use": use}
-        of_kind = earlier.setdefault(
-            tuple(values.values()), FleetSpan(**values, parts=0, started_at=first, ended_at=since)
-        )
-        of_kind.parts += span.parts
+        for use, parts in uses.items():
+            values = {name: getattr(span, name) for name in kind} | {"use": use}
+            of_kind = earlier.setdefault(
+                tuple(values.values()), FleetSpan(**values, parts=0, started_at=first, ended_at=since)
+            )
+            of_kind.parts += parts
     now_open.update(started_at=since)
-    FleetSpan.objects.bulk_create(earlier.values())
+    FleetSpan.objects.bulk_create(span for span in earlier.values() if span.parts)
 
 
 def _devices(condition: Q) -> Iterable[Device]:

@@ -158,8 +158,8 @@ PRESETS = frozenset(("any-large", "mig-mix", "mps", "whole-node", "gpu-monitorin
 
 QUOTAS = {  # vision is nearly full; only nlp may use MI300X
     "vision": {"gpu.nvidia.com": 16, "mig.nvidia.com": 12},
-    "nlp": {"gpu.nvidia.com": 32, "mig.nvidia.com": 8, "gpu.amd.com": 16},
-    "speech": {"gpu.nvidia.com": 12, "mig.nvidia.com": 12},
+    "nlp": {"gpu.nvidia.com": 48, "mig.nvidia.com": 8, "gpu.amd.com": 16},
+    "speech": {"gpu.nvidia.com": 24, "mig.nvidia.com": 12},
     "robotics": {"gpu.nvidia.com": 8},
 }
 

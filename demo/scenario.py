@@ -324,4 +324,36 @@ TURNS = (
         ago=6 * HOUR,
         activity=0.66,
     ),
+    *(
+        # Whole nodes of other teams, which continue the runs of `demo.past` until today.
+        Scene(
+            name,
+            by,
+            team,
+            "fra-1",
+            profile,
+            reason,
+            devices=devices,
+            hours=240,
+            decision="approve",
+            pods=1,
+            ago=2 * DAY + 2 * HOUR,
+            activity=activity,
+        )
+        for name, by, team, profile, devices, activity, reason in (
+            ("mt-pretrain-d", "lena", "nlp", "train-80g", 8, 0.86, "Fourth stage of the pretraining."),
+            (
+                "mt-retrieval",
+                "lena",
+                "nlp",
+                "train-80g",
+                8,
+                0.64,
+                "Embed the corpus for retrieval.",
+            ),
+            ("conformer-xxl", "sofia", "speech", "train-80g", 8, 0.72, "The conformer, twice as wide."),
+            ("mt-lora-bank", "outsider", "nlp", "train-48g", 4, 0.78, "Adapters for forty customers."),
+            ("asr-distill-2", "sofia", "speech", "train-48g", 4, 0.6, "Distil the recognizer for cars."),
+        )
+    ),
 )

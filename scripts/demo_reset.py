@@ -8,7 +8,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 home = os.path.normpath(os.path.join(ROOT, os.environ.get("DEMO_HOME") or ".demo"))
-kinds = [os.path.join(home, kind) for kind in ("sim", "real")]
+kinds = [os.path.join(home, kind) for kind in ("sim", "real", "sim-empty", "real-empty")]
 
 for folder in kinds:
     lock = os.path.join(folder, "lock")

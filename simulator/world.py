@@ -313,7 +313,7 @@ def populate(registry: Registry, cluster: str) -> None:
     if cluster == "fra-1":
         registry.create(TAINT_RULES, "", _maintenance(), BY_INSTALLER)
         registry.create(QUOTAS, "vision", _quota(32), BY_INSTALLER)
-        registry.create(QUOTAS, "nlp", _quota(24), BY_INSTALLER)
+        registry.create(QUOTAS, "nlp", _quota(40), BY_INSTALLER)
 
 
 def _node(rack: Rack, name: str, cluster: str) -> Manifest:

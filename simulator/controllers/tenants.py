@@ -90,6 +90,10 @@ CUTTING = tuple(
 )
 
 
+# Seats that are given up: their devices are left to those who ask a portal.
+GIVEN_UP = {"fra-1": (0, 1, 2, 3, 13, 14, 15, 23, 24, 25, 32, 33, 34, 35), "lab-2": (0, 1, 2, 3, 11)}
+
+
 def cluster_seats(cluster: str) -> list[Seat]:
     seats: list[Seat] = []
     for device_class, expression, sizes in DEMANDS.get(cluster, ()):
@@ -97,6 +101,7 @@ def cluster_seats(cluster: str) -> list[Seat]:
             tenant = TENANTS[len(seats) % len(TENANTS)]
             key = f"seat-{len(seats):02d}"
             seats.append(Seat(key, tenant, device_class, expression, abs(size), 2 if size < 0 else 1))
+    seats = [seat for number, seat in enumerate(seats) if number not in GIVEN_UP.get(cluster, ())]
     if cluster == "lab-2":
         seats += [*CUTTING, UNSEEN]
     return seats
