@@ -36,6 +36,7 @@ class Need:
     lacks: Callable[[], str]
     reasons: tuple[str, ...]
     packages: tuple[str, ...] = ()
+    fallback: tuple[str, ...] = ()  # a command, where apt has none of the packages
     prepare: Callable[[], str] | None = None
     otherwise: str = ""  # how to get it without apt
 
@@ -70,7 +71,8 @@ NEEDS = (
         "pages in a browser, accessibility",
         _chromium,
         ("No Chromium",),
-        packages=("chromium",),
+        packages=("chromium",),  # Ubuntu has it as a snap only
+        fallback=(sys.executable, "-m", "playwright", "install", "--with-deps", "chromium"),
         otherwise="name a Chromium in CHROMIUM, or .venv/bin/playwright install --with-deps chromium",
     ),
     Need(
@@ -131,17 +133,19 @@ def missing() -> list[tuple[Need, str]]:
 
 def apt_installs(say: Callable[[str], None], run: Callable[[Sequence[str]], int]) -> None:
     """Install what is missing and what apt has; `run` returns the exit code of a command."""
-    updated = False
+    run_once = iter([("apt-get", "update", "-q")])  # only if something is not found
     for need, _reason in missing():
         for package in need.packages:
             install = ("apt-get", "install", "-y", "-q", "--no-install-recommends", package)
-            say(f"{need.name} is missing; installing Debian's {package} …")
+            say(f"{need.name} is missing; installing the package {package} …")
             if run(install) == 0:
                 break
-            if not updated:
-                updated = True
-                if run(("apt-get", "update", "-q")) == 0 and run(install) == 0:
-                    break
+            if (update := next(run_once, None)) and run(update) == 0 and run(install) == 0:
+                break
+        else:
+            if need.fallback:
+                say(f"{need.name}: {' '.join(need.fallback[1:])} …")
+                run(need.fallback)
 
 
 def table(lacking: Iterable[tuple[Need, str]]) -> list[str]:

@@ -8,6 +8,7 @@ import urllib.request
 from types import SimpleNamespace
 from typing import cast
 
+import httpx
 import pytest
 
 from demo import __main__ as start
@@ -77,21 +78,20 @@ def test_a_database_that_does_not_start_says_why(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_first_start_tells_the_story_and_starting_again_keeps_it(tmp_path):
-    """In an empty folder, with a database of its own."""
-    with RunningDemo(tmp_path, "sim") as demo:
+def test_first_start_has_its_own_database_and_starting_again_keeps_it(tmp_path):
+    """In an empty folder; the story is told once in a run, by `told`."""
+    with RunningDemo(tmp_path, "sim", EMPTY="1") as demo:
         demo.start()
-        assert any("claims of the demo" in line for line in demo.lines)
         with urllib.request.urlopen(f"{demo.url}/healthz") as answer:
             assert answer.read() == b"ok\n"
         assert len(demo.family()) >= 8  # itself, database, redis, simulator, web, two workers, beat
-        assert "sam2-finetune" in claims_of_the_engineer(demo)
+        token = demo.token("admin")
         assert demo.stop() == []
         assert demo.process.returncode == 0
 
         demo.start()
-        assert not any("claims of the demo" in line for line in demo.lines)
-        assert "sam2-finetune" in claims_of_the_engineer(demo)
+        with httpx.Client(base_url=demo.url, headers={"Authorization": f"Bearer {token}"}) as client:
+            assert client.get("/api/v1/me/").json()["username"] == "admin"
         assert demo.stop() == []
         assert demo.process.returncode == 0
 
@@ -109,9 +109,11 @@ def test_ctrl_c_while_it_starts_leaves_no_process_behind(tmp_path):
         assert demo.process.returncode == 0
 
 
-def test_a_dead_process_stops_the_others_with_its_name(told, tmp_path):
+def test_later_start_keeps_the_story_and_a_dead_process_stops_the_others(told, tmp_path):
     with told.copy(tmp_path / "home", postgres.own("dead_process")) as demo:
         demo.start()
+        assert not any("claims of the demo" in line for line in demo.lines)  # they are there already
+        assert "sam2-finetune" in claims_of_the_engineer(demo)
         family = demo.family()
         web = next(process for process in family if "portal.serving" in " ".join(process.cmdline()))
         web.kill()

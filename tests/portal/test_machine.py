@@ -61,7 +61,15 @@ def test_bare_debian_gets_chromium_java_and_prometheus(bare):
     lacking = machine.prepare(said.append, apt)
     assert sum("update" in command for command in apt.told) == 1
     assert {need.name for need, _reason in lacking} == {"control plane", "oracle"}  # they need Go
-    assert said[0] == "Chromium is missing; installing Debian's chromium …"
+    assert said[0] == "Chromium is missing; installing the package chromium …"
+
+
+def test_ubuntu_gets_the_chromium_of_playwright(bare, monkeypatch):
+    monkeypatch.setitem(Apt.PROGRAMS, "chromium", [])
+    apt = Apt(bare)
+    lacking = machine.prepare(print, apt)
+    assert apt.told[3].endswith("-m playwright install --with-deps chromium")
+    assert "Chromium" in {need.name for need, _reason in lacking}  # that apt installs nothing
 
 
 @pytest.mark.parametrize("why", ["not root", "INSTALL=0"])

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from django.core.management import CommandError, call_command
 
 from tests.demo.running import ROOT
@@ -14,7 +15,7 @@ README = (ROOT / "README.md").read_text()
 ELSEWHERE = {
     "git clone": "this very checkout",
     "make demo": "tests/portal/test_demo_processes.py::"
-    "test_first_start_tells_the_story_and_starting_again_keeps_it",
+    "test_first_start_has_its_own_database_and_starting_again_keeps_it",
     "export KUBECONFIG": "tests/e2e/test_readme.py::test_steps_of_try_it_lead_to_a_pod_without_a_reload",
     "kubectl": "tests/e2e/test_readme.py::test_steps_of_try_it_lead_to_a_pod_without_a_reload",
     "dragoman": "tests/e2e/test_readme.py::test_the_commands_request_a_gpu_and_give_it_back",
@@ -75,11 +76,9 @@ def test_commands_of_the_portal_run_as_written(tmp_path, monkeypatch, capsys):
         if command.startswith("cd "):
             continue
         _program, *words = command.split()
-        try:
+        if words[0] == "lint_catalogue":  # the demo has something to fix, and it ends with 1
+            with pytest.raises((CommandError, SystemExit)):
+                call_command(*words)
+        else:
             call_command(*words)
-        except (CommandError, SystemExit) as refusal:
-            # A check of the catalogue of the demo finds what needs fixing, and ends with 1.
-            assert command == "manage.py lint_catalogue", (command, refusal)
-    assert (
-        "kind: Profile" in Path("catalogue.yaml").read_text() or Path("catalogue.yaml").stat().st_size > 500
-    )
+    assert yaml.safe_load(Path("catalogue.yaml").read_text())
