@@ -103,22 +103,24 @@ def make_team(
     viewers: tuple[User, ...] = (),
     **fields: Any,
 ) -> Team:
-    team, _made = Team.objects.get_or_create(slug=slug, defaults={"title": slug.title(), **fields})
-    for role, people in (
-        (Role.OWNER, owners),
-        (Role.LEAD, leads),
-        (Role.MEMBER, members),
-        (Role.VIEWER, viewers),
-    ):
-        for person in people:
-            Membership.objects.create(user=person, team=team, role=role)
+    known = Team.objects.filter(slug=slug).first()
+    team = known or Team.objects.create(**{"slug": slug, "title": slug.title(), **fields})
+    by_role = {Role.OWNER: owners, Role.LEAD: leads, Role.MEMBER: members, Role.VIEWER: viewers}
+    memberships = [
+        Membership(user=person, team=team, role=role) for role, people in by_role.items() for person in people
+    ]
+    if known is None:  # nothing waits for anybody's decision yet
+        Membership.objects.bulk_create(memberships)
+    for membership in memberships if known else ():
+        membership.save()
     return team
 
 
 def make_cluster(name: str = "fra-1", *, teams: tuple[Team, ...] = (), **fields: Any) -> Cluster:
     """Make a cluster in which each of `teams` has a namespace of its own name."""
     defaults = {"credentials": b"", "uid": f"uid-of-{name}", "version": "v1.37.1", **fields}
-    cluster, _made = Cluster.objects.get_or_create(name=name, defaults=defaults)
+    known = Cluster.objects.filter(name=name).first()
+    cluster = known or Cluster.objects.create(name=name, **defaults)
     for team in teams:
         TeamNamespace.objects.create(team=team, cluster=cluster, namespace=team.slug)
     return cluster
