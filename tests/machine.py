@@ -61,10 +61,6 @@ def _chromium() -> str:
     return "" if chromium.found() else "not on PATH, and CHROMIUM names none"
 
 
-def _controlplane() -> str:
-    return controlplane.why_unusable()
-
-
 NEEDS = (
     Need(
         "Chromium",
@@ -94,10 +90,10 @@ NEEDS = (
     Need(
         "Keycloak",
         "a real identity provider",
-        lambda: "",
+        lambda: "it needs Java 17" if keycloak.why_unusable() else "",
         ("Keycloak cannot",),
-        prepare=lambda: "" if keycloak.why_unusable() else keycloak.install(),
-        otherwise="access to Maven Central",
+        prepare=keycloak.install,
+        otherwise="Java 17 and access to Maven Central",
     ),
     Need(
         "MLflow",
@@ -110,9 +106,9 @@ NEEDS = (
     Need(
         "control plane",
         "a real Kubernetes: claims, quota, scheduler, policies",
-        _controlplane,
+        controlplane.why_unusable,
         ("The control plane lacks",),
-        prepare=lambda: "" if _controlplane() else _built(controlplane.ensure, controlplane.BuildFailed)(),
+        prepare=_built(controlplane.ensure, controlplane.BuildFailed),
         otherwise="install Go (https://go.dev/dl), or name ready programs in DRAGOMAN_CONTROLPLANE_DIR",
     ),
     Need(
@@ -120,7 +116,7 @@ NEEDS = (
         "the allocator and CEL of Kubernetes itself",
         oracle.why_unusable,
         ("Go, which would build",),
-        prepare=lambda: "" if oracle.why_unusable() else _built(oracle.ensure, oracle.BuildFailed)(),
+        prepare=_built(oracle.ensure, oracle.BuildFailed),
         otherwise="install Go (https://go.dev/dl)",
     ),
 )
