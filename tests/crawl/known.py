@@ -59,6 +59,7 @@ _UNUSED = "allauth serves it, the portal leads nobody there"
 _PROGRAMS = "for programs"
 # A route that nobody is led to: why. Of those for ten minutes, it depends on when the story was told.
 UNREACHED = {
+    "claims/<uuid:claim_id>/start/": "offered in a running demo: tests/claims/claim_page/test_start_pod.py",
     "claims/request/blockers/": "offered where the end of claims would make room: tests/claims/requests",
     "accounts/2fa/authenticate/": _SECOND,
     "accounts/2fa/reauthenticate/": _SECOND,
