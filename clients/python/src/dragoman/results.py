@@ -279,6 +279,57 @@ class DeviceMatch(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImportedProfile(Result):
+    """A profile for a claim of a file; `differences` say what the file has instead."""
+
+    profile: str
+    devices: int = 1
+    differences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportFinding(Result):
+    message: str = ""
+    selector: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterVerdict(Result):
+    """What a claim of a file would meet in a cluster."""
+
+    cluster: str
+    fits: bool = False
+    matching: int | None = None
+    free: int | None = None
+    sentence: str = ""
+    findings: tuple[ImportFinding, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedClaim(Result):
+    """A claim that a file requests; `parallel` pods use it at once."""
+
+    title: str
+    name: str = ""
+    delivery: str = "claim"
+    parallel: int = 1
+    note: str = ""
+    problems: tuple[str, ...] = ()
+    exact: tuple[ImportedProfile, ...] = ()
+    nearest: tuple[ImportedProfile, ...] = ()
+    clusters: tuple[ClusterVerdict, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import(Result):
+    """What a file of manifests requests; `converted` are its objects as they should be, as YAML."""
+
+    claims: tuple[ImportedClaim, ...] = ()
+    remarks: tuple[str, ...] = ()
+    converted: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuotaLine(Result):
     label: str = ""
     before: int = 0

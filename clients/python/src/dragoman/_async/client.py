@@ -25,6 +25,7 @@ from dragoman.results import (
     Cluster,
     Explanation,
     Extension,
+    Import,
     Manifest,
     Match,
     Me,
@@ -316,6 +317,10 @@ class AsyncClient:
             else:
                 ranks[name] = (match.fits, match.match.fits, match.match.claims_that_fit or 0)
         return sorted(names, key=lambda name: ranks[name], reverse=True)
+
+    async def import_manifests(self, text: str, *, name: str = "The text") -> Import:
+        """Say what manifests, YAML or JSON, request, and which profiles give it. Nothing is created."""
+        return Import.of(await self._transport.post("claims/import/", {"text": text, "name": name}))
 
     async def _match(self, body: Mapping[str, Any]) -> Match:
         return Match.of(await self._transport.post("match/", body))

@@ -10,6 +10,7 @@ import click
 
 from dragoman._sync.claim import Claim
 from dragoman.cli.access import access_commands
+from dragoman.cli.importing import import_file
 from dragoman.cli.output import moment, write, write_document, write_facts, write_table
 from dragoman.cli.shared import (
     Commands,
@@ -36,7 +37,7 @@ def dragoman(url: str | None, context: str | None) -> None:
     """GPUs of Kubernetes from the command line."""
 
 
-for command in access_commands:
+for command in (*access_commands, import_file):
     dragoman.add_command(command)
 
 
