@@ -70,7 +70,7 @@ def _document(text: str) -> dict[str, Any]:
     except Invalid:
         documents = []  # the message of the reader may quote the text, and with it the token
     document = documents[0] if len(documents) == 1 else None
-    if not isinstance(document, dict) or document.get("kind") != "Config":
+    if not isinstance(document, dict) or document.get("kind", "Config") not in ("", None, "Config"):
         raise Invalid("This is not a kubeconfig: a YAML document of kind Config is expected.")
     return document
 
@@ -252,7 +252,7 @@ def from_kubeconfig(text: str, *, context: str = "") -> Credentials:
         authority=_pem(cluster, "certificate-authority-data"),
         server_name=_text(cluster, "tls-server-name"),
         insecure=_flag(cluster, "insecure-skip-tls-verify"),
-        token=_text(user, "token"),
+        token=_text(user, "token").strip(),
         certificate=_pem(user, "client-certificate-data"),
         key=_pem(user, "client-key-data"),
         proxy=_text(cluster, "proxy-url"),
@@ -336,7 +336,8 @@ def _keys() -> MultiFernet:
 def _pem(section: dict[str, Any], key: str) -> str:
     encoded = _text(section, key)
     try:
-        return base64.b64decode(encoded, validate=True).decode("ascii")
+        # Like Go's decoder, which kubectl uses, without line breaks and with nothing else between.
+        return base64.b64decode(encoded.replace("\n", "").replace("\r", ""), validate=True).decode("ascii")
     except ValueError:
         pass  # left before raising: the chain would hold the text
     raise Invalid(f"{key} of the kubeconfig is not a PEM text in base64.")

@@ -11,15 +11,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 import httpx
 
 type Address = IPv4Address | IPv6Address
 
-NAT64 = IPv6Network("64:ff9b::/96")
-COMPATIBLE = IPv6Network("::/96")  # an IPv4 address in the last 32 bits (RFC 4291 §2.5.5.1, deprecated)
+# With an IPv4 address in the last 32 bits: NAT64 (RFC 6052), local NAT64 (RFC 8215), IPv4-compatible
+# (RFC 4291 §2.5.5.1, deprecated), IPv4-translated (RFC 2765).
+EMBEDDING = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
+# Of IANA's registries of special addresses what `is_global` of Python counts as global.
+SPECIAL = tuple(map(ip_network, ("192.88.99.0/24", "fec0::/10", "5f00::/16", "3fff::/20", "100:0:0:1::/64")))
+LOCAL = IPv6Network("64:ff9b:1::/48")
 METADATA = ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")  # of AWS, Alibaba Cloud and Azure
 
 
@@ -38,13 +42,17 @@ def reason_to_refuse(address: Address, *, is_internal: bool) -> str:
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
         if inner:
             return reason_to_refuse(inner, is_internal=is_internal)
-        if address in NAT64 or (address in COMPATIBLE and int(address) > 1):
-            return reason_to_refuse(IPv4Address(int(address) & 0xFFFFFFFF), is_internal=is_internal)
+        if int(address) > 1 and any(address in network for network in EMBEDDING):
+            is_inside = is_internal or address not in LOCAL  # a translator of the site, whatever it leads to
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+            return reason_to_refuse(inner, is_internal=is_internal) or ("" if is_inside else inside(address))
     if address.is_link_local or address.is_multicast or address.is_unspecified or str(address) in METADATA:
         return f"{address} is an address of the machine itself; nothing is sent there."
-    is_site_local = isinstance(address, IPv6Address) and address.is_site_local  # which counts as global
-    if (address.is_global and not is_site_local) or is_internal:
-        return ""
+    is_special = any(address in network for network in SPECIAL if network.version == address.version)
+    return "" if (address.is_global and not is_special) or is_internal else inside(address)
+
+
+def inside(address: Address) -> str:
     return f"{address} is an address inside a network. A platform admin may allow it."
 
 

@@ -12,7 +12,6 @@ from uuid import uuid4
 import rest_framework.views  # noqa: F401 - before core.problems, which its settings name
 import structlog
 from django.conf import settings
-from django.core.cache import cache
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import render
@@ -20,7 +19,7 @@ from django.utils.cache import patch_cache_control, patch_vary_headers
 
 from core.errors import PortalError, data_error_refusal
 from core.problems import problem
-from core.rates import parse_rate
+from core.rates import incremented, parse_rate
 from core.transactions import saved
 
 REQUEST_ID = "X-Request-ID"
@@ -100,7 +99,7 @@ class PageRateMiddleware:
             return None
         window, elapsed = divmod(time.time(), self.seconds)
         key = f"pages:{request.user.pk}:{window:.0f}"
-        if _counted(key, timeout=2 * self.seconds) <= self.most:
+        if incremented(key, 2 * self.seconds) <= self.most:
             return None
         wait = int(self.seconds - elapsed) + 1
         sentence = (
@@ -110,15 +109,6 @@ class PageRateMiddleware:
         response = render(request, "429.html", {"sentence": sentence}, status=HTTPStatus.TOO_MANY_REQUESTS)
         response["Retry-After"] = str(wait)
         return response
-
-
-def _counted(key: str, *, timeout: int) -> int:
-    """Add to a count in the cache, which lasts `timeout` seconds, and return it."""
-    try:
-        return cache.incr(key)
-    except ValueError:  # the first of this key
-        cache.add(key, 1, timeout)
-        return 1
 
 
 class HttpsRequired(PortalError):

@@ -33,6 +33,7 @@ from rest_framework.views import exception_handler as drf_handler
 
 from core.errors import PortalError, data_error_refusal
 from core.rates import count_refused_sign_in
+from core.text import is_text
 
 MAX_LEVELS = 64  # a claim specification has about ten
 
@@ -62,6 +63,8 @@ class BoundedJSON(JSONParser):
             raise too_deep from None
         if levels(parsed) > MAX_LEVELS:
             raise too_deep
+        if b"\\u" in body and not is_text(parsed):
+            raise ParseError("The JSON has half of a character, a lone surrogate (RFC 7493 §2.1).")
         return parsed
 
 

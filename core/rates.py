@@ -72,7 +72,7 @@ def count(limits: Sequence[RequestLimit]) -> list[Count]:
     used = (
         cache.increment(keys)
         if hasattr(cache, "increment")
-        else [_incremented(*each) for each in keys.items()]
+        else [incremented(*each) for each in keys.items()]
     )
     return [
         Count(one, number, max(1, ceil(one.window - now % one.window)))
@@ -100,8 +100,8 @@ def require_rate(name: str, setting: str, who: str, what: str) -> None:
         raise refusal
 
 
-def _incremented(key: str, timeout: int) -> int:
-    """Count in a cache other than that of core.cache, as tests have."""
+def incremented(key: str, timeout: float) -> int:
+    """Add to a count in the cache, which lasts `timeout` seconds, and return it; it may end meanwhile."""
     try:
         return cache.incr(key)
     except ValueError:  # the first of this key

@@ -31,6 +31,7 @@ urlpatterns = [
     path("me/filters/new", saved_filters.save, name="saved_filter_new"),
     path("me/filters/<uuid:saved_id>", saved_filters.change, name="saved_filter"),
     path("accounts/password/reset/", password_reset, name="account_reset_password"),  # before allauth's
+    path("accounts/email/", elsewhere),  # the profile changes the address, with the password
     path("accounts/3rdparty/<path:rest>", elsewhere),  # no pages of allauth: one links in the profile
     path("accounts/3rdparty/", elsewhere),
     path("accounts/social/<path:rest>", elsewhere),

@@ -19,7 +19,9 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
+from core.rates import incremented
 from core.scopes import Scope
+from core.text import one_line
 from core.transactions import service
 from teams.audit.refusals import record_refused_code
 from teams.models import ApiToken, DeviceLogin, Team, User, record_change
@@ -83,7 +85,7 @@ def start(*, client: str, scopes: Collection[str], address: str | None) -> Start
     row = DeviceLogin.objects.create(
         device_digest=_digest(device_code),
         user_digest=_digest(letters),
-        client=client,
+        client=one_line(client),
         scopes=[scope.value for scope in Scope if scope in scopes or scope == Scope.READ],
         address=address,
         created_at=now,
@@ -108,8 +110,7 @@ def find_waiting(user_code: str, *, by: User, address: str | None) -> DeviceLogi
     row = rows.filter(expires_at__gt=timezone.now()).first()
     if row is None:
         for key in counts:
-            cache.add(key, 0, LIFETIME.total_seconds())
-            cache.incr(key)
+            incremented(key, LIFETIME.total_seconds())
         record_refused_code(by, "typed a code with which no program waits")
         raise Invalid(
             "No program waits with this code. Check the letters; a code lasts 10 minutes.", field="code"

@@ -23,6 +23,8 @@ from teams.sessions import end_sessions
 # team_id: the role of a member changed; sent inside the transaction. Added and removed members send the
 # signals of Django's models.
 role_changed = Signal()
+# person, before: somebody has another mail address than `before`; sent inside the transaction.
+address_changed = Signal()
 # person, who, reason: an account was ended, by a platform admin or without `who` by an identity provider;
 # sent inside the transaction.
 account_ended = Signal()
@@ -151,6 +153,8 @@ def change_profile(*, by: User, **fields: str) -> None:
     if changed:
         what = ", ".join(label for label, _before, _after in changed)
         record_change(by=by, of=by, change=f"changed {what}", values=changed, in_activity=False)
+    if fields.get("email", before.get("email")) != before.get("email") and before["email"]:
+        address_changed.send(User, person=by, before=before["email"])
 
 
 SERIES = 5  # chart colors

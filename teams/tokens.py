@@ -326,7 +326,9 @@ class BearerToken(BaseAuthentication):
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
-        return 'Bearer realm="Dragoman"'
+        """Return the challenge, with an error only for who has sent a token (RFC 6750 §3)."""
+        sent = get_authorization_header(request).lower().startswith(b"bearer")
+        return 'Bearer realm="Dragoman"' + (', error="invalid_token"' if sent else "")
 
 
 class BrowserSession(SessionAuthentication):

@@ -19,6 +19,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from core.origin import current_origin
+from core.rates import incremented
 from teams.models import AuditEntry, User, record
 
 EVERY = timedelta(minutes=1)
@@ -40,8 +41,7 @@ def record_refusal(
     who = str(by.pk) if by.is_authenticated else hashlib.sha256((origin.address or "").encode()).hexdigest()
     mark, uncounted = f"refused:{action}:{who}", f"refused-more:{action}:{who}"
     if not cache.add(mark, 1, EVERY.total_seconds()):
-        cache.add(uncounted, 0, KEPT.total_seconds())
-        cache.incr(uncounted)
+        incremented(uncounted, KEPT.total_seconds())
         return
     recent = AuditEntry.objects.filter(action=action, at__gt=timezone.now() - EVERY)
     recent = recent.filter(by=by) if by.is_authenticated else recent.filter(by=None, address=origin.address)

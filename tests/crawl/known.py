@@ -70,7 +70,7 @@ UNREACHED = {
     r"accounts/^confirm-email/(?P<key>[-:\w]+)/$": _BY_MAIL,
     r"accounts/^password/reset/key/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>.+)/$": _BY_MAIL,
     "accounts/confirm-email/": _AFTER,
-    "accounts/email/": _UNUSED,
+    "accounts/email/": "of allauth; it leads to the profile",
     "accounts/inactive/": _UNUSED,
     "accounts/login/code/confirm/": _AFTER,
     "accounts/password/reset/done/": _AFTER,
