@@ -7,6 +7,8 @@ over HTTP.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import shutil
@@ -16,6 +18,7 @@ import ssl
 import subprocess
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +28,7 @@ from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import httpx
 import pytest
@@ -168,6 +172,90 @@ class RealPrometheus:
             time.sleep(0.1)
         said = self.log.read_text(errors="replace")[-2000:]
         pytest.fail(f"Prometheus did not do what was expected of it in time. {said}")
+
+
+QUERY = re.compile(r"max by \((?P<by>[^)]*)\) \((?P<metric>\w+)(?:\{[^}]*\})? <= (?P<most>[\d.e+]+)\)")
+SAMPLE = re.compile(r"(?P<metric>\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+) (?P<at>\d+)")
+LOOK_BACK = 300  # seconds in which Prometheus repeats a sample
+
+
+@dataclass(slots=True)
+class SmallPrometheus:
+    """
+    Answers the queries of telemetry from samples in memory, as Prometheus would, where it is not installed:
+    `max by (…) (metric <= bound)` now and over a range. Anything else has no result. Matchers are ignored.
+    """
+
+    port: int = field(default_factory=free_port)
+    samples: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
+    server: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def backfill(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            if found := SAMPLE.fullmatch(line):
+                of_series = self.samples.setdefault((found["metric"], found["labels"]), {})
+                of_series[int(found["at"])] = float(found["value"])
+
+    def start(self) -> None:
+        answer = self.answer
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler) -> None:
+                body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0)).decode()
+                sent = {name: values[0] for name, values in parse_qs(body).items()}
+                found = answer(sent, is_range=handler.path.endswith("query_range"))
+                handler.send_response(200)
+                handler.end_headers()
+                handler.wfile.write(json.dumps({"status": "success", "data": {"result": found}}).encode())
+
+            def log_message(handler, *_: Any) -> None:
+                return None
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        if self.server is not None:
+            self.server.shutdown()
+            self.server.server_close()
+            self.server = None
+
+    def answer(self, sent: Mapping[str, str], *, is_range: bool) -> list[dict[str, Any]]:
+        asked = QUERY.fullmatch(sent["query"])
+        if asked is None:
+            return []
+        first, last = (float(sent[name]) if is_range else float(sent["time"]) for name in ("start", "end"))
+        step = float(sent["step"]) if is_range else 1.0
+        instants = [first + number * step for number in range(int((last - first) / step) + 1)]
+        by, most = asked["by"].split(", "), float(asked["most"])
+        found: dict[tuple[tuple[str, str], ...], dict[float, float]] = {}
+        for (metric, text), samples in self.samples.items():
+            if metric != asked["metric"]:
+                continue
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', text))
+            times = sorted(samples)
+            group = found.setdefault(tuple((name, labels[name]) for name in by if name in labels), {})
+            for instant in instants:
+                place = bisect_right(times, instant) - 1
+                if place >= 0 and times[place] >= instant - LOOK_BACK and samples[times[place]] <= most:
+                    group[instant] = max(samples[times[place]], group.get(instant, -math.inf))
+        return [
+            {"metric": dict(labels), "values": values}
+            if is_range
+            else {"metric": dict(labels), "value": values[0]}
+            for labels, group in found.items()
+            if (values := [[at, repr(value)] for at, value in sorted(group.items())])
+        ]
+
+
+def prometheus_of_history(folder: Path) -> RealPrometheus | SmallPrometheus:
+    """Return a Prometheus for samples of the past: the real one where it is installed, and always in CI."""
+    is_real = shutil.which("prometheus") or os.environ.get("CI", "").lower() == "true"
+    return RealPrometheus(folder) if is_real else SmallPrometheus()
 
 
 @contextmanager

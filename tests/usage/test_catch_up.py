@@ -1,4 +1,4 @@
-"""Gaps of telemetry are filled from the history of a real Prometheus, and never invented."""
+"""Gaps of telemetry are filled from the history of Prometheus, real if installed, and never invented."""
 
 import math
 import signal
@@ -9,7 +9,7 @@ import time_machine
 
 from inventory.freshness import OF_DEVICES
 from inventory.models import Cluster, Freshness
-from tests.prometheus import RealPrometheus
+from tests.prometheus import RealPrometheus, SmallPrometheus, prometheus_of_history
 from tests.usage.conftest import NOON, hold, measure
 from usage import catch_up as gaps
 from usage import tasks
@@ -76,10 +76,10 @@ def stored():
 @pytest.fixture
 def past(tmp_path, fra):
     """Return a function that starts a Prometheus with a history; the cluster reads it."""
-    running: list[RealPrometheus] = []
+    running: list[RealPrometheus | SmallPrometheus] = []
 
     def start(*spans, **without):
-        program = running[0] if running else RealPrometheus(tmp_path)
+        program = running[0] if running else prometheus_of_history(tmp_path)
         if running:
             program.stop()
         for first, last in spans:
@@ -258,6 +258,25 @@ def test_a_run_fills_the_newest_hour_and_the_next_ones_the_rest_of_a_day(past, c
     assert run(fra, NOON, times=3) == 2 * 12 - 2 - 12
     assert sorted(stored())[0] == NOON - timedelta(hours=2) + BUCKET
     assert history(fra, NOON) == gaps.History(filled=22, missing=0, partial=0)
+
+
+def test_small_prometheus_answers_as_the_real_one(past, claim, fra):
+    """So that the tests of this file mean the same where Prometheus is not installed."""
+    spans = (NOON - timedelta(hours=2), NOON - timedelta(minutes=47)), (NOON - timedelta(minutes=31), NOON)
+    past(*spans)
+    small = SmallPrometheus()
+    for first, last in spans:
+        small.backfill(lines(first, last))
+    small.start()
+    asked = NOON - timedelta(hours=1), NOON - BUCKET
+    fra.refresh_from_db()
+    real = gaps.read_history(gaps.opened(fra), *asked)
+    fra.prometheus_url = small.url
+    try:
+        assert gaps.read_history(gaps.opened(fra), *asked) == real
+    finally:
+        small.stop()
+    assert len(real) > 50
 
 
 def test_nothing_is_read_while_the_source_does_not_respond(past, claim, fra):

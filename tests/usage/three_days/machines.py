@@ -29,7 +29,7 @@ from celery import Celery
 from demo.services import answers_ping, redis_server
 from tests import patience
 from tests.demo.running import ROOT
-from tests.prometheus import RealPrometheus
+from tests.prometheus import RealPrometheus, SmallPrometheus
 
 
 def wait_until(is_true: Callable[[], object], subject: str) -> None:
@@ -42,7 +42,7 @@ def wait_until(is_true: Callable[[], object], subject: str) -> None:
 class Gate:
     """Passes the API of Prometheus on; questions about now are asked as of the file `clock`."""
 
-    def __init__(self, prometheus: RealPrometheus, clock: Path) -> None:
+    def __init__(self, prometheus: RealPrometheus | SmallPrometheus, clock: Path) -> None:
         self._held_call, self._held, self._go_on = "", threading.Event(), threading.Event()
 
         class Handler(BaseHTTPRequestHandler):

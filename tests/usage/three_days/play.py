@@ -34,7 +34,7 @@ from tests.factories import (
     make_team,
     make_user,
 )
-from tests.prometheus import RealPrometheus
+from tests.prometheus import RealPrometheus, SmallPrometheus, prometheus_of_history
 from tests.usage.conftest import price
 from tests.usage.three_days import history
 from tests.usage.three_days.history import CLAIMS, FLEET, GRAMS, NOW, WORKS, works_of
@@ -138,7 +138,7 @@ class Days:
 
     claims: dict[str, ClaimRow]
     worker: Worker
-    prometheus: RealPrometheus
+    prometheus: RealPrometheus | SmallPrometheus
     gate: Gate
     database: Database
 
@@ -289,7 +289,7 @@ def three_days(folder: Path, template: str) -> Iterator[dict[str, ClaimRow]]:
     address `template`.
     """
     with ExitStack() as stack:
-        prometheus = RealPrometheus(folder / "prometheus")
+        prometheus = prometheus_of_history(folder / "prometheus")
         prometheus.backfill(history.exposition())
         prometheus.start()
         stack.callback(prometheus.stop, signal.SIGKILL)
