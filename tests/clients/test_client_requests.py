@@ -138,6 +138,11 @@ def test_a_token_that_is_no_longer_valid_says_how_to_sign_in_again(portal):
         portal(Scripted(problem(401, "unauthenticated"))).call("me")
 
 
+def test_a_scope_that_is_missing_says_how_to_get_it(portal):
+    with pytest.raises(dragoman.Forbidden, match=r"dragoman login http://portal\.test --scope approve"):
+        portal(Scripted(problem(403, "scope_missing", scope="approve"))).call("me")
+
+
 def test_who_is_in_no_team_reads_what_helps(portal):
     nobody = answer(username="root", platform_admin=True, teams=[])
     with pytest.raises(dragoman.ConfigurationError, match="as platform admin you may request for each"):

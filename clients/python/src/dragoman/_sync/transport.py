@@ -135,6 +135,9 @@ class Transport:
             refused = refusal_of(answer)
             if isinstance(refused, Unauthenticated) and signed:
                 refused.say_more(f"Sign in again: dragoman login {self.settings.url}")
+            elif refused.code == "scope_missing":
+                scope = refused.problem.get("scope", "SCOPE")
+                refused.say_more(f"Sign in with it: dragoman login {self.settings.url} --scope {scope}")
             if is_last:
                 raise refused
             if answer.status_code == 401 and signed and self.settings.cluster_login and not renewed:
