@@ -80,6 +80,19 @@ def test_release_of_what_has_ended_is_no_error(signed_in):
     assert f"{name} has ended already: withdrawn" in again.stderr
 
 
+def test_the_key_of_an_ended_claim_never_passes_for_a_new_one(signed_in):
+    line = "dragoman request train-80g --cluster fra-1 --hours 1 --key of-an-ended-claim"
+    name = json.loads(signed_in(f"{line} -o json").stdout)["name"]
+    assert signed_in(f"dragoman release {name}").returncode == 0
+    again = signed_in(f"{line} -o json")
+    assert again.returncode in (0, 6, 7, 9), again.stderr
+    if again.returncode == 0:
+        assert json.loads(again.stdout)["name"] != name
+        assert signed_in(f"dragoman release {json.loads(again.stdout)['name']}").returncode == 0
+    else:
+        assert "key" in again.stderr
+
+
 def test_a_wait_that_is_interrupted_says_that_the_request_goes_on(signed_in, simulated):
     line = "dragoman request train-80g --cluster fra-1 --hours 1 --name interrupted --wait"
     with signed_in.start(line) as command:

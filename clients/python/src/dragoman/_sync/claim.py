@@ -198,9 +198,8 @@ class Claim:
             denied = self.info.state == "denied" and self.info.decision_note
             reason = denied or self.info.problem or why.sentence
             label = state_label(self.info.state).lower()
-            raise ClaimEnded(
-                f"{self.name} is {label}. {reason} Request it again for a new claim.", state=self.info.state
-            )
+            again = "" if denied else "For another claim request it again, with a new key if you name one."
+            raise ClaimEnded(f"{self.name} is {label}. {reason} {again}".strip(), state=self.info.state)
         return self.info
 
     def _look(self, wait: int) -> Explanation:

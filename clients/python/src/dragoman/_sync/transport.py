@@ -133,11 +133,8 @@ class Transport:
             if answer.is_success:
                 return answer
             refused = refusal_of(answer)
-            if isinstance(refused, Unauthenticated) and signed:
-                refused.say_more(f"Sign in again: dragoman login {self.settings.url}")
-            elif refused.code == "scope_missing":
-                scope = refused.problem.get("scope", "SCOPE")
-                refused.say_more(f"Sign in with it: dragoman login {self.settings.url} --scope {scope}")
+            if signed:
+                self._say_how_to_sign_in(refused)
             if is_last:
                 raise refused
             if answer.status_code == 401 and signed and self.settings.cluster_login and not renewed:
@@ -147,6 +144,13 @@ class Transport:
                 raise refused
             time.sleep(pause(number, retry_after(answer)))
         raise AssertionError("The last try returns or raises.")
+
+    def _say_how_to_sign_in(self, refused: Refused) -> None:
+        login = f"dragoman login {self.settings.url}"
+        if isinstance(refused, Unauthenticated):
+            refused.say_more(f"Sign in again: {login}")
+        elif refused.code == "scope_missing":
+            refused.say_more(f"Sign in with it: {login} --scope {refused.problem.get('scope', 'SCOPE')}")
 
     def _again(self, answer: httpx.Response, failure: Refused, *, may_repeat: bool, was_lost: bool) -> bool:
         """Return whether to send a refused request again."""

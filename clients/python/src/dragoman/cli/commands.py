@@ -20,7 +20,7 @@ from dragoman.cli.shared import (
     output_option,
     profile_argument,
 )
-from dragoman.errors import NotFound, Unavailable, WaitTimeout
+from dragoman.errors import ClaimEnded, NotFound, Unavailable, WaitTimeout
 from dragoman.request import Until
 from dragoman.results import LIVE, ClaimInfo
 from dragoman.text import ago, span, state_label
@@ -131,6 +131,11 @@ def request(
         raise
     if waits:
         waited(claim, timeout=timeout)
+    elif not claim.info.is_live:
+        ended = f"{claim.name} has ended: it is {state_label(claim.state).lower()}."
+        raise ClaimEnded(
+            f"{ended} Its key was used before; a new claim needs a new --key.", state=claim.state
+        )
     show(output, claim.info)
 
 
