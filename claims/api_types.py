@@ -153,8 +153,8 @@ class QuotaIn(Input):
     guaranteed = serializers.IntegerField(
         min_value=0,
         max_value=1_000_000,
-        default=0,
-        help_text="Kept free for the team; for device classes only",
+        required=False,
+        help_text="Kept free for the team; for device classes only. Left out it stays",
     )
 
 

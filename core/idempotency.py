@@ -44,6 +44,11 @@ def idempotency_key(request: HttpRequest | Request) -> str:
     return key or uuid.uuid4().hex
 
 
+def another_request(what: str = "another request") -> Invalid:
+    """Return the refusal of a key that was used for something else; `what` says for what."""
+    return Invalid(f"This Idempotency-Key was used for {what}. Use a new key.", field=HEADER)
+
+
 class IdempotentWrites(APIView):
     """
     A view of the API whose POST honors the Idempotency-Key: it is executed once per key and address.
@@ -115,10 +120,7 @@ def _stored_response(request: Request, key: str) -> tuple[StoredResponse, bool]:
     if is_new:
         return stored, False
     if stored.digest != digest:
-        raise Invalid(
-            "This Idempotency-Key was used for another request. Use a new key.",
-            field=HEADER,
-        )
+        raise another_request()
     if stored.status is not None:
         return stored, True
     # The worker of the first request may have died: one of the later requests takes over.

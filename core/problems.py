@@ -8,7 +8,7 @@ log. Other members come from `PortalError.extra`.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from io import BytesIO
 from math import ceil
@@ -34,6 +34,7 @@ from rest_framework.views import exception_handler as drf_handler
 from core.errors import PortalError, data_error_refusal
 from core.rates import count_refused_sign_in
 from core.text import is_text
+from core.transactions import saved
 
 MAX_LEVELS = 64  # a claim specification has about ten
 
@@ -244,22 +245,25 @@ INTERNAL = ErrorPage(
     HTTPStatus.INTERNAL_SERVER_ERROR,
     "internal",
     "Internal error",
-    "This is a fault of the portal; it was logged. No change was saved in part. Try again, or contact a "
-    "platform admin.",
+    "This is a fault of the portal; it was logged. {saved} Try again, or contact a platform admin.",
 )
 UNAVAILABLE = ErrorPage(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "unavailable",
     "The database does not respond",
-    "No change was saved in part. Try again in a minute; if it lasts, contact a platform admin. Running pods "
-    "and their devices are not affected.",
+    "{saved} Try again in a minute; if it lasts, contact a platform admin. Running pods and their devices "
+    "are not affected.",
 )
+NOTHING_SAVED = "No change was saved."
+SAVED = "Your change {} saved before the fault: look at it before you send it again."
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer an error that no view expected: 503 if the database is away or too slow, else 500."""
     is_away = isinstance(sys.exception(), OperationalError | InterfaceError)
     failure = UNAVAILABLE if is_away else INTERNAL
+    kept = SAVED.format(saved.get()) if saved.get() else NOTHING_SAVED
+    failure = replace(failure, sentence=failure.sentence.format(saved=kept))
     if request.path.startswith(API):
         response: HttpResponse = problem(request, failure.status, failure.code, failure.sentence)
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -61,9 +63,26 @@ def after_commit(task: Task[Any, Any], *args: object) -> None:
     transaction.on_commit(partial(queue, task, *args))
 
 
+@dataclass(slots=True)
+class Pause:
+    """Until when, by the monotonic clock, nothing is sent to a broker that did not answer."""
+
+    until: float = 0.0
+
+
+PAUSE_SECONDS = 5.0
+pause = Pause()
+
+
 def queue(task: Task[Any, Any], *args: object) -> None:
-    """Queue `task` now; a broker that is down is logged."""
+    """
+    Queue `task` now; a broker that is down is logged, and not tried again for 5 seconds: a request that
+    queues several tasks waits for it once.
+    """
+    if time.monotonic() < pause.until:
+        return
     try:
         task.delay(*args)
     except OperationalError as error:
+        pause.until = time.monotonic() + PAUSE_SECONDS
         log.warning("not_queued", task=task.name, error=str(error))

@@ -55,7 +55,8 @@ def request_extra(
     require_role(by, team, at_least=Role.MEMBER)
     if not key or len(key) > 80:
         raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
-    if earlier := earlier_request(by, key):
+    sent = {"budget": budget, "amount": amount, "hours": hours, "reason": reason.strip()}
+    if earlier := earlier_request(by, key, sent):
         return earlier
     if not reason.strip():
         raise Invalid("Say what it is for: whoever decides has nothing else to go by.")
@@ -66,7 +67,7 @@ def request_extra(
     try:
         with service:
             lock_team(team)  # of two requests at once, the second is refused with the first
-            if earlier := earlier_request(by, key):
+            if earlier := earlier_request(by, key, sent):
                 return earlier
             if not Budget.objects.open().filter(pk=budget.pk).exists():
                 raise Conflict("This budget has been ended.")
@@ -90,7 +91,7 @@ def request_extra(
             )
             _notify_admins(quota_request, words)
     except IntegrityError:
-        if earlier := earlier_request(by, key):  # the same request was sent twice at the same time
+        if earlier := earlier_request(by, key, sent):  # the same request was sent twice at the same time
             return earlier
         raise
     return quota_request

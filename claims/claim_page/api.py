@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Prefetch, QuerySet, TextChoices
+from django.db.models import QuerySet, TextChoices
 from django.shortcuts import get_object_or_404
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
@@ -32,7 +32,7 @@ from claims.claim_page.forms import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetFo
 from claims.claim_page.pods import PodGroup, PodStage, pod_views
 from claims.claim_page.snippets import KINDS, Snippet, claim_snippets, cuda_check, placement_for
 from claims.lifecycle import services as lifecycle_services
-from claims.lifecycle.api import LifecycleActions, validated_input
+from claims.lifecycle.api import LifecycleActions, detailed, validated_input
 from claims.lifecycle.consumers import sharing_slots
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.observation.observations import observe
@@ -464,8 +464,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
         visible = Claim.objects.visible_to(user_of(self.request))
         if self.action == "list":
             return visible
-        held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
-        return visible.select_related("decided_by").for_list().prefetch_related(held_now)
+        return detailed(visible)
 
     @extend_schema(responses=api_types.ClaimOut(many=True))
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:

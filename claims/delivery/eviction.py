@@ -25,7 +25,7 @@ from inventory.states import EndPolicy
 from notify.models import NoticeKind
 from notify.services import notify
 from teams.access import people_in
-from teams.models import Role, User, record_change
+from teams.models import Role, User
 
 BATCH_SIZE = 200  # claims that are observed at once
 NAMED_PODS = 3
@@ -91,8 +91,7 @@ def announce(claim: Claim, seen: Observation) -> bool:
             return False
         at = utc_moment(evict_at)
         line = f"Evicts {names} on {at}."
-        claim.history.create(old=claim.state, new=claim.state, reason=line)
-        record_change(by=None, of=claim, change=line, action="claim.evicted", in_activity=False)
+        claim.remark(line, action="claim.evicted")
         notify_team(
             claim,
             key=f"evict:{claim.pk}",

@@ -12,6 +12,7 @@ from claims.approvals.authority import deciders_on, may_decide
 from claims.models import Claim, Comment, QuotaRequest, RequestStatus
 from claims.states import ClaimState
 from core.errors import Invalid, violated_constraint
+from core.idempotency import another_request
 from core.transactions import service
 from teams.access import require_role
 from teams.models import Role, User
@@ -90,7 +91,11 @@ def _save_once(comment: Comment) -> tuple[Comment, bool]:
     except IntegrityError as error:
         if violated_constraint(error) != "comment_once_per_key":
             raise
-        return Comment.objects.get(by=comment.by, key=comment.key), False
+        earlier = Comment.objects.get(by=comment.by, key=comment.key)
+        about = ("text", "claim_id", "quota_request_id")
+        if any(getattr(earlier, name) != getattr(comment, name) for name in about):
+            raise another_request("another comment") from error
+        return earlier, False
     return comment, True
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
@@ -24,7 +24,7 @@ from claims.lifecycle.services import (
     transfer,
     withdraw_extension,
 )
-from claims.models import Claim, Extension, RequestStatus
+from claims.models import Allocation, Claim, ClaimQuerySet, Extension, RequestStatus
 from claims.requests.services import resize
 from core import idempotency
 from core.errors import Invalid
@@ -103,6 +103,12 @@ class KeepAliveOut(serializers.ModelSerializer[Claim]):
 
 class AcceptIn(Input):
     reason = serializers.CharField(max_length=500, allow_blank=True, default="")
+
+
+def detailed(rows: ClaimQuerySet) -> ClaimQuerySet:
+    """Load what a claim is shown with."""
+    held_now = Prefetch("allocations", Allocation.objects.filter(ended_at=None), to_attr="held_now")
+    return rows.select_related("decided_by").for_list().prefetch_related(held_now)
 
 
 @needs(Scope.REQUEST)
@@ -201,7 +207,9 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         return self.claim_response(keep_alive.keep(claim=self.get_object(), by=user_of(request)))
 
     def claim_response(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
-        return Response(api_types.ClaimDetailOut(self.get_queryset().get(pk=claim.pk)).data, status=code)
+        """Answer with what was written, also to who has lost the claim by it or in this moment."""
+        written = detailed(Claim.objects.all()).get(pk=claim.pk)
+        return Response(api_types.ClaimDetailOut(written).data, status=code)
 
 
 class OldestFirst(Cursor):

@@ -28,6 +28,7 @@ from claims.requests.budget_check import ExtensionBudgets, require_budget
 from claims.states import RELEASE_STARTED, RUNNING, ClaimState
 from core.conditional import require_expected
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
+from core.idempotency import another_request
 from core.times import duration as in_words
 from core.times import moment, require_date, utc_moment
 from core.transactions import after_commit, lock_row, service
@@ -133,7 +134,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     if not key or len(key) > 80:
         raise Invalid("An extension needs a key of 1 to 80 characters: sent twice, it asks once.")
     if earlier := Extension.objects.filter(requested_by=by, key=key).first():
-        return _earlier_extension(earlier, claim)
+        return _earlier_extension(earlier, claim, until, reason)
     end = require_running(claim)
     require_date(until)
     _require_later_end(claim, end, until)
@@ -163,7 +164,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
             )
     except IntegrityError:
         if earlier := Extension.objects.filter(requested_by=by, key=key).first():  # created at this moment
-            return _earlier_extension(earlier, claim)
+            return _earlier_extension(earlier, claim, until, reason)
         _require_none_waiting(claim)
         raise
     if option.at_once:
@@ -242,9 +243,9 @@ def _require_none_waiting(claim: Claim) -> None:
         )
 
 
-def _earlier_extension(earlier: Extension, claim: Claim) -> Extension:
-    if earlier.claim_id != claim.pk:
-        raise Conflict("This key was already used to extend another claim.")
+def _earlier_extension(earlier: Extension, claim: Claim, until: datetime, reason: str) -> Extension:
+    if (earlier.claim_id, earlier.until, earlier.reason) != (claim.pk, until, reason.strip()):
+        raise another_request(f"an extension of {earlier.claim} until {utc_moment(earlier.until)}")
     return earlier
 
 

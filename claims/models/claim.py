@@ -80,6 +80,7 @@ class Claim(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=63)  # of the object in the cluster: a DNS label
     key = models.CharField(max_length=80)  # Idempotency-Key of the requester
+    key_digest = models.CharField(max_length=64, blank=True, default="", editable=False)  # of that request
     team = models.ForeignKey(Team, models.PROTECT, related_name="claims", db_index=False)
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="claims")
     namespace = models.CharField(max_length=63)
@@ -265,7 +266,9 @@ class Claim(models.Model):
         Write an entry of the history, and one of the audit log unless the cluster did it: that has its own.
         """
         origin = current_origin(by=by)
+        action = action or _action(old, new)
         self.history.create(
+            action=action,
             old=old,
             new=new,
             reason=why,
@@ -284,7 +287,7 @@ class Claim(models.Model):
             of=self,
             change=why,
             values=values,
-            action=action or _action(old, new),
+            action=action,
             in_activity=False,
         )
 
@@ -391,6 +394,7 @@ class Transition(models.Model):
     team = models.ForeignKey(Team, models.CASCADE, db_index=False, related_name="+")
     source = models.CharField(max_length=7, choices=Source, default=Source.SYSTEM)
     via = models.CharField(max_length=80, blank=True, default="")
+    action = models.CharField(max_length=40, blank=True, default="")  # its code in the audit log
     values = models.JSONField(default=list)
     previous_owner = models.ForeignKey(User, models.PROTECT, null=True, db_index=False, related_name="+")
 

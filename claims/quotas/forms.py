@@ -61,7 +61,6 @@ class QuotaForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         cleaned["counts"] = cleaned.get("counts") or Quota.Counts.DEVICES
-        cleaned["guaranteed"] = cleaned.get("guaranteed") or 0
         named = bool(cleaned.get("device_class")) + bool(cleaned.get("profile"))
         named += cleaned["counts"] == Quota.Counts.CLAIMS
         if named != 1 and "profile" not in self.errors:

@@ -1,5 +1,6 @@
 """Set quotas; request more, approve, deny, withdraw."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from claims.quotas import tasks
 from claims.quotas.quota_requests import named_quota, quota_words, request_impact, until_words
 from claims.quotas.quota_usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
+from core.idempotency import another_request
 from core.times import moment, require_date, utc_moment
 from core.transactions import lock_row, service
 from dra.quota import no_class_reason
@@ -32,11 +34,11 @@ def set_quota(
     profile: Profile | None = None,
     counts: str = Quota.Counts.DEVICES,
     devices: int,
-    guaranteed: int = 0,
+    guaranteed: int | None = None,
 ) -> Quota:
     """
     Set the limit of `team` for a device class or a profile, or, with `counts`, for its number of claims.
-    `guaranteed` devices of a class are kept free for it.
+    `guaranteed` devices of a class are kept free for it; None keeps the guarantee that there is.
 
     A quota lowered below what is held takes nothing away; it is shown as over. Raises Forbidden, Invalid.
     """
@@ -44,11 +46,14 @@ def set_quota(
     require_quota(device_class=device_class, profile=profile, counts=counts, devices=devices)
     if guaranteed and not device_class:
         raise Invalid("Only devices of a device class can be guaranteed.")
-    if not 0 <= guaranteed <= devices:
-        raise Invalid(f"A guarantee of {guaranteed} is more than the limit of {devices}.")
     with service:
         if lock_team(team).archived_at:
             raise Conflict(f"{team} is archived. Restore it first.")
+        if guaranteed is None:
+            have = Quota.objects.filter(team=team, device_class=device_class, profile=profile, counts=counts)
+            guaranteed = have.values_list("guaranteed", flat=True).first() or 0
+        if not 0 <= guaranteed <= devices:
+            raise Invalid(f"A guarantee of {guaranteed} is more than the limit of {devices}.")
         return save_quota(
             by=by,
             team=team,
@@ -145,7 +150,11 @@ def request_quota(
     require_quota(device_class=device_class, profile=profile, counts=counts, devices=devices)
     if not key or len(key) > 80:
         raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
-    if earlier := earlier_request(by, key):
+    sent: dict[str, Any] = {
+        "team": team, "device_class": device_class, "profile": profile, "counts": counts, "devices": devices,
+        "until": until, "reason": reason.strip(),
+    }  # fmt: skip
+    if earlier := earlier_request(by, key, sent):
         return earlier
     if not reason.strip():
         raise Invalid("Say what it is for: whoever decides has nothing else to go by.")
@@ -160,7 +169,7 @@ def request_quota(
     try:
         with service:
             lock_team(team)  # of two equal requests at once, the second is refused with the first
-            if earlier := earlier_request(by, key):
+            if earlier := earlier_request(by, key, sent):
                 return earlier
             _require_none_waiting(team, named)
             quota_request = QuotaRequest.objects.create(
@@ -179,7 +188,7 @@ def request_quota(
             record_change(by=by, of=quota_request, change=asked, values=values, reason=reason.strip())
             _notify_admins(quota_request)
     except IntegrityError:
-        if earlier := earlier_request(by, key):  # the same request was sent twice at the same time
+        if earlier := earlier_request(by, key, sent):  # the same request was sent twice at the same time
             return earlier
         raise
     return quota_request
@@ -314,8 +323,12 @@ def _read(quota_request: QuotaRequest) -> QuotaRequest:
     return QuotaRequest.objects.select_related(*RELATED).get(pk=quota_request.pk)
 
 
-def earlier_request(by: User, key: str) -> QuotaRequest | None:
-    return QuotaRequest.objects.filter(requested_by=by, key=key).first()
+def earlier_request(by: User, key: str, sent: Mapping[str, Any]) -> QuotaRequest | None:
+    """Return the request that this key has made; raise Invalid if another one was sent with it."""
+    earlier = QuotaRequest.objects.filter(requested_by=by, key=key).first()
+    if earlier is None or QuotaRequest.objects.filter(pk=earlier.pk, **sent).exists():
+        return earlier
+    raise another_request()
 
 
 def _require_future(until: datetime | None) -> None:

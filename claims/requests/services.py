@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import IntegrityError
@@ -24,8 +25,9 @@ from claims.plans.plan import ProfileCount, RequestPlan, plan_request, require_p
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaLine, QuotaUsage
 from claims.requests import budget_check
-from claims.states import FINAL, RUNNING, ClaimState
+from claims.states import FINAL, REMOVABLE, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, Invalid, PortalError, QuotaExceeded, violated_constraint
+from core.idempotency import HEADER, KEEP
 from core.prepared import PreparedObjects
 from core.text import counted
 from core.transactions import after_commit, service
@@ -54,7 +56,8 @@ def request_claim(  # noqa: PLR0913 (a request has many fields)
     key: str,
 ) -> Claim:
     """
-    Create a claim; the same `key` of the same person always returns the same claim.
+    Create a claim; the same `key` of the same person returns the claim that it has made, while that is live.
+    Once it has ended the same request makes a new one (`_answer`).
 
     `alternatives` are tried in this order if `profile` does not fit; the profiles in `together` are taken as
     well, each with its own number of devices. While the claim that it `replaces` counts, only the devices
@@ -66,8 +69,14 @@ def request_claim(  # noqa: PLR0913 (a request has many fields)
     require_role(by, team, at_least=Role.MEMBER)
     if not key or len(key) > 80:
         raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
-    if earlier := _earlier_claim(by, key):
-        return _same_request(earlier, team=team, cluster=cluster, profile=profile)
+    digest = _digest(
+        *(team.pk, cluster.pk, profile.pk, devices, parallel, delivery, duration, reason.strip(), name),
+        *([other.pk for other in alternatives], [(other.pk, count) for other, count in together]),
+        *(replaces and replaces.pk, keep_alive),
+    )
+    earlier = _earlier_claim(by, key)
+    if answer := _answer(earlier, digest):
+        return answer
     further = [extra for extra, _count in together]
     profile, *others = _open_profiles(team, [profile, *alternatives, *further])
     counts = [count for _profile, count in together]
@@ -86,10 +95,21 @@ def request_claim(  # noqa: PLR0913 (a request has many fields)
     require_permission(by, plan.spec)
     require_valid(plan)
     try:
-        return _reserve(plan, by=by, reason=reason, key=key, replaces=replaces, keep_alive=keep_alive)
+        with service:
+            if earlier is not None:  # it keeps its place in the history, and gives its key to the new claim
+                Claim.objects.filter(pk=earlier.pk, key=key).update(key=uuid4().hex)
+            return _reserve(
+                plan,
+                by=by,
+                reason=reason,
+                key=key,
+                digest=digest,
+                replaces=replaces,
+                keep_alive=keep_alive,
+            )
     except (IntegrityError, PortalError) as error:
-        if earlier := _earlier_claim(by, key):  # the same request arrived twice at the same time
-            return _same_request(earlier, team=team, cluster=cluster, profile=profile)
+        if answer := _answer(_earlier_claim(by, key), digest):  # the same request, twice at the same time
+            return answer
         if isinstance(error, PortalError) or violated_constraint(error) != "claim_name_free":
             raise
         raise Conflict(f"The name {plan.name} is already used in {plan.namespace} of {cluster}.") from error
@@ -102,6 +122,7 @@ def _reserve(
     by: User,
     reason: str,
     key: str,
+    digest: str,
     replaces: Claim | None,
     keep_alive: timedelta | None,
 ) -> Claim:
@@ -119,7 +140,9 @@ def _reserve(
         raise QuotaExceeded(" ".join([*refusals, quota_usage.WAYS_OUT]))
     budgets = budget_check.lock_and_check(plan, replaces=old)
     budget_check.require_budget(budgets)
-    claim = _create(plan, by=by, reason=reason, key=key, old=old, carried=carried, keep_alive=keep_alive)
+    claim = _create(
+        plan, by=by, reason=reason, key=key, digest=digest, old=old, carried=carried, keep_alive=keep_alive
+    )
     Draft.objects.filter(by=by, key=key).delete()
     if old is not None:
         old.remark(f"{claim} was requested as a replacement.", by=by)
@@ -153,6 +176,7 @@ def _create(
     by: User,
     reason: str,
     key: str,
+    digest: str,
     old: Claim | None,
     carried: Carried,
     keep_alive: timedelta | None,
@@ -160,6 +184,7 @@ def _create(
     claim = Claim.objects.create(
         name=plan.name,
         key=key,
+        key_digest=digest,
         team=plan.team,
         cluster=plan.cluster,
         namespace=plan.namespace,
@@ -238,16 +263,30 @@ CLAIM_WITH_KEY: PreparedObjects[Claim] = PreparedObjects(
 )
 
 
-def _same_request(earlier: Claim, *, team: Team, cluster: Cluster, profile: Profile) -> Claim:
-    """
-    Return the claim that this key has created; raise Invalid if it was used for another request.
+def _digest(*fields: object) -> str:
+    return hashlib.sha256(json.dumps(fields, default=str).encode()).hexdigest()
 
-    The profile may differ from the request if an approver has changed it.
+
+def _answer(earlier: Claim | None, digest: str) -> Claim | None:
     """
-    same = earlier.original_request is not None or earlier.profile_version.profile_id == profile.pk
-    if not same or (earlier.team_id, earlier.cluster_id) != (team.pk, cluster.pk):
-        raise Invalid(f"This key was already used for the request {earlier}.")
-    return earlier
+    Return the live claim that this request has made, None if it may make one: the key is unused, its claim
+    has ended, or that is longer ago than keys are kept.
+
+    Raises Invalid if the key was used for another request, and Conflict if the request was denied.
+    """
+    if earlier is None:
+        return None
+    is_over = earlier.state in REMOVABLE
+    if is_over and earlier.created_at < timezone.now() - KEEP:
+        return None
+    if earlier.key_digest not in ("", digest):
+        raise Invalid(
+            f"This key was already used for the request {earlier}, which has other values. Use a new key.",
+            field=HEADER,
+        )
+    if earlier.state == ClaimState.DENIED:
+        raise Conflict(f"{earlier} was denied: {earlier.decision_note} To request it again, use a new key.")
+    return None if is_over else earlier
 
 
 # A claim that replaces another: another count, profile or duration, requested like any claim.

@@ -98,18 +98,20 @@ KINDS = {
     "grouprule": ("users-group", "a group rule"),
     "installation": ("settings", "the settings"),
 }
-# How the remark on a claim that stays in its state may begin → (icon, verb); any other is "changed".
+# What a remark on a claim that stays in its state is → (icon, verb); any other is "changed".
 REMARKS = {
-    "Extension until ": ("calendar-plus", "requested an extension"),
-    "Extension request withdrawn": ("arrow-back-up", "withdrew an extension request"),
-    "Extended by ": ("calendar-plus", "extended"),
-    "Not extended ": ("circle-x", "denied an extension"),
-    "Shortened by ": ("calendar", "shortened"),
-    "Transferred from ": ("user-check", "transferred"),
-    "First approval": ("check", "gave the first approval"),
-    "Idle for ": ("zzz", "notified"),
-    "Reminded ": ("bell-ringing", "sent a reminder"),
-    "Idle; snoozed ": ("clock-pause", "snoozed"),
+    "claim.extension_requested": ("calendar-plus", "requested an extension"),
+    "claim.extension_withdrawn": ("arrow-back-up", "withdrew an extension request"),
+    "claim.extended": ("calendar-plus", "extended"),
+    "claim.extension_denied": ("circle-x", "denied an extension"),
+    "claim.shortened": ("calendar", "shortened"),
+    "claim.transferred": ("user-check", "transferred"),
+    "claim.consented": ("check", "gave the first approval"),
+    "claim.idle": ("zzz", "notified"),
+    "claim.reminded": ("bell-ringing", "sent a reminder"),
+    "claim.snoozed": ("clock-pause", "snoozed"),
+    "claim.kept": ("check", "kept"),
+    "claim.evicted": ("plug-connected-x", "announced the eviction of pods"),
 }
 EXTRA_BUDGET = ": extra budget"  # the end of the name of a quota request for a budget
 # Verbs that name their object.
@@ -303,7 +305,7 @@ def _older(than: Position | None, table: str) -> Q:
 PERSON = ("by__username", "by__first_name", "by__last_name")
 TRANSITION_FIELDS = (
     *("pk", "at", "source", "via", "values", *PERSON),
-    *("old", "new", "reason", "claim_id", "claim__name", "claim__cluster__name", "team__slug"),
+    *("old", "new", "reason", "action", "claim_id", "claim__name", "claim__cluster__name", "team__slug"),
 )
 CHANGE_FIELDS = (
     *("pk", "at", "source", "via", "values", *PERSON),
@@ -328,6 +330,7 @@ def _of_claim(  # noqa: PLR0913 - the fields of a row
     old: str,
     new: str,
     reason: str,
+    action: str,
     claim: UUID,
     name: str,
     cluster: str,
@@ -338,8 +341,7 @@ def _of_claim(  # noqa: PLR0913 - the fields of a row
     if not old:
         icon, verb = "send", "requested" if new == S.REQUESTED else "adopted"
     elif not moved:
-        looks = (look for begin, look in REMARKS.items() if reason.startswith(begin))
-        icon, verb = next(looks, ("edit", "changed"))
+        icon, verb = REMARKS.get(action, ("edit", "changed"))
     elif old == S.ALLOCATED and new == S.PROVISIONED:
         verb = "took the devices back"
     if old and moved:

@@ -30,6 +30,7 @@ ACTIONS = {
     "claim.extension_requested": "requested an extension",
     "claim.extension_withdrawn": "withdrew the request for an extension",
     "claim.failed": "a claim failed",
+    "claim.idle": "told people of an idle claim",
     "claim.kept": "kept a claim without its program",
     "claim.provisioned": "created the object of a claim",
     "claim.released": "the object of a claim is gone",

@@ -361,7 +361,7 @@ def test_errors_are_told_with_their_path_or_without_one():
             server_error,
             500,
             "internal",
-            "This is a fault of the portal; it was logged. No change was saved in part. Try again, or "
+            "This is a fault of the portal; it was logged. No change was saved. Try again, or "
             "contact a platform admin.",
         ),
     ],

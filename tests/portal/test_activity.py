@@ -198,18 +198,20 @@ def test_moving_the_end_of_a_claim_has_both_ends(reads, vision, fra, alice):
 
 
 @pytest.mark.parametrize(
-    ("remark", "verb"),
+    ("action", "verb"),
     [
-        ("Extension until Fri 4 Dec 2026, 09:11 UTC requested.", "requested an extension"),
-        ("Not extended until Fri 4 Dec 2026, 09:11 UTC: too long", "denied an extension"),
-        ("Transferred from Jonas to Mira.", "transferred"),
-        ("Idle for 2 h: owner notified.", "notified"),
-        ("A pod asked for other devices.", "changed"),
+        ("claim.extension_requested", "requested an extension"),
+        ("claim.extension_denied", "denied an extension"),
+        ("claim.transferred", "transferred"),
+        ("claim.idle", "notified"),
+        ("claim.reminded", "sent a reminder"),
+        ("claim.evicted", "announced the eviction of pods"),
+        ("claim.changed", "changed"),
     ],
 )
-def test_a_remark_on_a_claim_has_the_verb_of_what_was_done(reads, vision, fra, alice, remark, verb):
+def test_a_remark_on_a_claim_has_the_verb_of_what_was_done(reads, vision, fra, alice, action, verb):
     claim = make_claim(vision, by=alice, cluster=fra, state=ClaimState.PROVISIONED)
-    claim.remark(remark, by=alice)
+    claim.remark("Extended by mistake, as anybody may write.", by=alice, action=action)
     assert rows(reads(alice))[0].verb == verb
 
 

@@ -86,7 +86,7 @@ def _notify_owner(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: dat
     if not untold.update(owner_notified_at=now):
         return  # by another run, at this moment
     idle_for = in_words(now - period.since)
-    claim.remark(f"Idle for {idle_for}: owner notified.", action="claim.reminded")
+    claim.remark(f"Idle for {idle_for}: owner notified.", action="claim.idle")
     until = f" until the claim ends on {utc_moment(claim.expires_at)}" if claim.expires_at else ""
     then = [""]
     if policy.notify_leads_after is not None:
@@ -118,7 +118,7 @@ def _notify_leads(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: dat
         return
     idle_for = in_words(now - period.since)
     whom = "leads" if leads else "platform admins"
-    claim.remark(f"Idle for {idle_for}: {whom} notified.", action="claim.reminded")
+    claim.remark(f"Idle for {idle_for}: {whom} notified.", action="claim.idle")
     then = ""
     if policy.release_after is not None:
         then = f" The portal releases it after {in_words(policy.release_after)}, unless it is snoozed."

@@ -207,10 +207,10 @@ def posted(fields):
 @pytest.mark.parametrize(
     ("sent", "cleaned"),
     [
-        ({"device_class": f" {GPU_CLASS} ", "devices": "0"}, (GPU_CLASS, None, "devices", 0, 0)),
+        ({"device_class": f" {GPU_CLASS} ", "devices": "0"}, (GPU_CLASS, None, "devices", 0, None)),
         ({"device_class": GPU_CLASS, "devices": "9", "guaranteed": "4"}, (GPU_CLASS, None, "devices", 9, 4)),
-        ({"profile": "train-80", "devices": "100000"}, ("", "train-80", "devices", 100_000, 0)),
-        ({"counts": "claims", "devices": "3"}, ("", None, "claims", 3, 0)),
+        ({"profile": "train-80", "devices": "100000"}, ("", "train-80", "devices", 100_000, None)),
+        ({"counts": "claims", "devices": "3"}, ("", None, "claims", 3, None)),
         ({"devices": "3"}, None),
         ({"device_class": GPU_CLASS, "counts": "claims", "devices": "3"}, None),
         ({"device_class": GPU_CLASS, "profile": "train-80", "devices": "3"}, None),

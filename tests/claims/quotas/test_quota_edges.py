@@ -14,6 +14,7 @@ from claims.quotas.forms import QuotaForm, QuotaRequestForm
 from claims.quotas.quota_usage import device_capacity, quota_breakdown, quota_usage
 from claims.states import ClaimState
 from cluster.protocol import Refused
+from core.errors import Invalid
 from inventory.models import Cluster, Device, DeviceClass, ResourceSlice
 from tests.claims.quotas.test_quota_api_and_forms import posted
 from tests.factories import (
@@ -62,19 +63,21 @@ def test_several_raises_of_several_quotas_add_up_each_to_its_own(vision, quota, 
     assert sorted(one.devices for one in quota_breakdown(quota).raises) == [1, 2]
 
 
-def test_a_key_that_came_twice_at_once_for_two_teams_asks_once(alice, vision, quota, monkeypatch):
+def test_a_key_that_came_twice_at_once_for_two_teams_is_refused(alice, vision, quota, monkeypatch):
     """Neither sees the other's request before it writes its own: the database tells the second."""
     nlp = make_team("nlp", members=(alice,))
     requested = {"by": alice, "device_class": GPU_CLASS, "devices": 10, "reason": "A paper.", "key": "k"}
     first = services.request_quota(team=nlp, **requested)
     looked, earlier = [], services.earlier_request
 
-    def too_early(by, key):
+    def too_early(by, key, sent):
         looked.append(key)
-        return earlier(by, key) if len(looked) > 2 else None
+        return earlier(by, key, sent) if len(looked) > 2 else None
 
     monkeypatch.setattr(services, "earlier_request", too_early)
-    assert services.request_quota(team=vision, **requested) == first
+    with pytest.raises(Invalid, match="Use a new key"):
+        services.request_quota(team=vision, **requested)
+    assert QuotaRequest.objects.get() == first
     assert QuotaRequest.objects.count() == 1
 
 

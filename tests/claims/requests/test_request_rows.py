@@ -55,6 +55,7 @@ def test_a_request_writes_every_column_of_its_row(ask, alice, vision, fra, train
         "id": claim.pk,
         "name": "sam",
         "key": "k",
+        "key_digest": claim.key_digest,
         "team_id": vision.pk,
         "cluster_id": fra.pk,
         "namespace": "vision",
