@@ -52,7 +52,9 @@ def predict(snapshot: ClusterSnapshot, scenario: Scenario, pod: Pod) -> Predicti
         if results is not None:
             prediction.fits[name_of_node(node)] = results
     if len(claims) == len(unallocated) == 1 and not pod.pinned:  # the form knows one claim, and no node
-        form = preview(snapshot, unallocated[0]["spec"])
+        # Only the nodes of the scenario: pools of other scenarios would refuse mode All.
+        here = snapshot.after(nodes=candidates(snapshot, pod))
+        form = preview(here, unallocated[0]["spec"])
         # The form warns of a selector that fails on any device; the scheduler may fit the claim before that.
         prediction.previewed = None if form.reason == NoFitReason.SELECTOR_FAILS else form.fits
     return prediction

@@ -10,6 +10,7 @@ from tests.scheduler.situations import (
     holding,
     partitions,
     placing,
+    pools,
     sharing,
     taints,
 )
@@ -23,6 +24,7 @@ TOPICS = (
     holding,
     partitions,
     placing,
+    pools,
     sharing,
     taints,
 )
