@@ -198,6 +198,8 @@ def relaxation_text(relaxation: Relaxation) -> str:
         case RelaxationKind.COUNT:
             devices = "device" if int(relaxation.proposed or 1) == 1 else "devices"
             return f"With {relaxation.proposed} {devices} instead of {relaxation.current}"
+        case RelaxationKind.CLAIMS:
+            return f"With {counted(int(relaxation.proposed), 'pod')} instead of {relaxation.current}"
         case RelaxationKind.CONSTRAINT:
             return f"Without the constraint on {attribute_label(relaxation.constraint)}"
         case _ if relaxation.taint:
@@ -270,12 +272,15 @@ class DroppedPage:
 
 @dataclass(frozen=True)
 class RelaxationRow:
-    """A relaxation of the request, and what it gains; `devices` is the number to request for it, or 0."""
+    """
+    A relaxation of the request, and what it gains; `devices` or `pods` is the number to request for it, or 0.
+    """
 
     words: str
     gain: str
     fits: bool
     devices: int = 0
+    pods: int = 0
 
 
 def relaxation_rows(relaxations: Sequence[Relaxation], *, with_count: bool = False) -> list[RelaxationRow]:
@@ -287,7 +292,8 @@ def relaxation_rows(relaxations: Sequence[Relaxation], *, with_count: bool = Fal
         named = f"{relaxation.request}: {words}" if with_request_name and relaxation.request else words
         is_count = with_count and relaxation.kind == RelaxationKind.COUNT
         devices = int(relaxation.proposed or 1) if is_count else 0
-        rows.append(RelaxationRow(named, gain_text(relaxation), relaxation.fits, devices))
+        pods = int(relaxation.proposed) if relaxation.kind == RelaxationKind.CLAIMS else 0
+        rows.append(RelaxationRow(named, gain_text(relaxation), relaxation.fits, devices, pods))
     return rows
 
 

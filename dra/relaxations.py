@@ -43,6 +43,7 @@ class RelaxationKind(StrEnum):
     CONDITION = "condition"
     THRESHOLD = "threshold"
     COUNT = "count"
+    CLAIMS = "claims"  # fewer at once: pods of a template
     CONSTRAINT = "constraint"
     TOLERATION = "toleration"
 
@@ -84,6 +85,9 @@ class Relaxation:
             case RelaxationKind.COUNT:
                 devices = "device" if self.proposed == "1" else "devices"
                 return f"{self.proposed} {devices} instead of {self.current}"
+            case RelaxationKind.CLAIMS:
+                pods = "pod" if self.proposed == "1" else "pods"
+                return f"{self.proposed} {pods} instead of {self.current}"
             case RelaxationKind.CONSTRAINT:
                 return f"without the constraint on {self.constraint}"
             case RelaxationKind.TOLERATION if self.taint:
@@ -291,6 +295,10 @@ def find_relaxations(
     free_devices = reduce(
         or_, (funnel(snapshot, device_request).free for device_request in device_requests(spec)), 0
     )
+    fitting = baseline.claims_that_fit or 0
+    fewer = Relaxation(
+        RelaxationKind.CLAIMS, current=str(claims), proposed=str(fitting), fits=True, spec=spec
+    )
     relaxations = [
         relaxation
         for attempt in relaxation_attempts(snapshot, spec, free_devices)
@@ -302,7 +310,7 @@ def find_relaxations(
         if relaxation.fits or relaxation.more_devices or relaxation.more_nodes
     ]
     return sorted(
-        _without_redundant(useful),
+        [*_without_redundant(useful), *([fewer] if 0 < fitting < claims else [])],
         key=lambda relaxation: (not relaxation.fits, -relaxation.more_devices, -relaxation.more_nodes),
     )
 

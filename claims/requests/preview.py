@@ -92,8 +92,9 @@ class RequestPreview(PlannedMatch):
 
     @property
     def cautions(self) -> list[str]:
-        """Requirements on the driver that the portal cannot check."""
-        return [] if self.problems else cautions(self.plan.spec)
+        """Requirements on the driver that the portal cannot check, and a Kubernetes newer than it knows."""
+        newer = self.plan.cluster.newer_than_known
+        return [] if self.problems else [*([newer] if newer else []), *cautions(self.plan.spec)]
 
     @property
     def pods_after_end(self) -> str:
@@ -163,8 +164,9 @@ def preview(
     )
     accepts = _Acceptance(by, replaces, fields, plan, usages)
     suggestions = [row for row in _suggestions(plan, snapshot, usages) if accepts.suggestion(row)]
+    relaxations = [row for row in relaxations if row.kind != RelaxationKind.CLAIMS]
     help_by_price = _cheapest_first(plan, snapshot, relaxations)
-    shown = help_by_price or relaxations
+    shown = [*_fewer_pods(accepts, funnel), *(help_by_price or relaxations)]
     if can_change_count(plan):
         fewer = _fewer(accepts, result, shown)
         shown = [*fewer, *(row for row in shown if row.kind != RelaxationKind.COUNT)]
@@ -246,6 +248,21 @@ def _fewer(
     smaller = acceptance.planned(devices=least)
     fits = request_match(result.snapshot, smaller.spec, max(plan.parallel, 1)).fits
     return [replace(count, proposed=str(least), spec=smaller.spec)] if fits else []
+
+
+def _fewer_pods(acceptance: _Acceptance, match: match.Preview) -> list[Relaxation]:
+    """Return the largest smaller number of pods that fits now and would be accepted, if there is one."""
+    plan = acceptance.plan
+    least, most = 0, min(plan.parallel - 1, match.claims_that_fit or 0)
+    while least < most:
+        middle = (least + most + 1) // 2
+        if acceptance.accepts(acceptance.planned(parallel=middle)):
+            least = middle
+        else:
+            most = middle - 1
+    current, proposed = str(plan.parallel), str(least)
+    fewer = Relaxation(RelaxationKind.CLAIMS, current=current, proposed=proposed, fits=True, spec=plan.spec)
+    return [fewer] if least else []
 
 
 def _cheapest_first(

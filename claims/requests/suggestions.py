@@ -28,10 +28,10 @@ from dra.cluster_snapshot import ClusterSnapshot
 from dra.combination import CannotCombineError, first_available
 from dra.manifests import spec_hash, with_count
 from dra.match.funnel import funnel
-from dra.objects import Json, device_requests
+from dra.objects import Json, device_requests, requests
 from inventory.holders import Person, holders_for
-from inventory.models import Cluster, ResourceClaim
-from inventory.states import Holder
+from inventory.models import Cluster, Device, ResourceClaim
+from inventory.states import DeviceUse, Holder
 from teams.models import Team
 
 MAX_TRIED, MAX_SHOWN = 40, 5  # profiles
@@ -100,7 +100,8 @@ def fitting_profiles(
     Return profiles open to `team`, without the `chosen` ones, whose claims would all fit the cluster and the
     team's quota now.
 
-    `satisfying` is a spec: they give as many devices with as much memory, and are shared only if it is.
+    `satisfying` is a spec: they give as many devices with as much memory, of the same drivers in as many
+    requests, are shared only if it is, and have admin access only if it has.
     `usages` are the quotas of the team, if the caller has read them. The number of queries does not depend
     on the number of profiles.
     """
@@ -119,7 +120,7 @@ def fitting_profiles(
         offer = _offer(cluster, snapshot, size, parallel)
         if offer is not None:
             free, kinds, memory = offer
-            if not needs.met_by(size, memory):
+            if not needs.met_by(size, memory, kinds):
                 continue
             row = (profile, version, size.devices, free, kinds, memory * size.devices, size.spec, chosen)
             suggestions.append(Suggestion(*row))
@@ -150,20 +151,44 @@ def _size(snapshot: ClusterSnapshot, version: ProfileVersion, devices: int) -> _
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What a spec asks for: devices per claim, bytes of memory of each, and how they may be shared."""
+    """
+    What a spec asks for: devices per claim, bytes of memory of each, how they may be shared, the drivers that
+    they are of, the number of its requests, and whether it has admin access, which others are never given.
+    """
 
     devices: int = 0
     memory: int = 0
     sharing: frozenset[Sharing] = SHARED_MODES
+    drivers: frozenset[str] = frozenset()
+    requests: int = 0
+    admin: bool = True
 
     @classmethod
     def of(cls, cluster: Cluster, snapshot: ClusterSnapshot, spec: Json) -> _Needs:
         kinds = kinds_for(cluster.pk, snapshot, spec)
         matching = min((kind.memory_bytes or 0 for kind in kinds), default=0)
-        return cls(quota.devices(spec), max(matching, least_memory(spec)), frozenset(sharing_modes(spec)))
+        return cls(
+            quota.devices(spec),
+            max(matching, least_memory(spec)),
+            frozenset(sharing_modes(spec)),
+            frozenset(kind.driver for kind in kinds),
+            len(requests(spec)),
+            _has_admin_access(spec),
+        )
 
-    def met_by(self, size: _Size, memory: int) -> bool:
-        return size.devices >= self.devices and memory >= self.memory and size.sharing <= self.sharing
+    def met_by(self, size: _Size, memory: int, kinds: frozenset[DeviceKind]) -> bool:
+        return (
+            size.devices >= self.devices
+            and memory >= self.memory
+            and size.sharing <= self.sharing
+            and {kind.driver for kind in kinds} >= self.drivers
+            and len(requests(size.spec)) >= self.requests
+            and (self.admin or not _has_admin_access(size.spec))
+        )
+
+
+def _has_admin_access(spec: Json) -> bool:
+    return any(request.admin for request in device_requests(spec))
 
 
 def _open_profiles(team: UUID) -> QuerySet[Profile]:
@@ -262,7 +287,15 @@ def blockers_for(person: Person, cluster: Cluster, snapshot: ClusterSnapshot, sp
 
     For platform admins those stand first that budgets make reclaimable.
     """
-    result = snapshot.derived(("blockers", spec_hash(spec)), lambda: find_blockers(snapshot, spec))
+    idle = frozenset(
+        f"{namespace}/{name}"
+        for namespace, name in Device.objects.present()
+        .filter(cluster=cluster)
+        .in_use(DeviceUse.IDLE)
+        .values_list("held_by__namespace", "held_by__name")
+    )
+    key = ("blockers", spec_hash(spec), idle)
+    result = snapshot.derived(key, lambda: find_blockers(snapshot, spec, idle))
     names = {name for blocker in result.blockers for name in blocker.claims}
     rows = ResourceClaim.objects.filter(
         cluster=cluster, gone_at=None, name__in={name.partition("/")[2] for name in names}

@@ -46,7 +46,7 @@ from teams.models import Role, Team
 
 LINK_FIELDS = ("reason",)  # in a link to the request, besides the preview fields
 # Buttons that show the form again without sending it; those of APPLY change it as a line of the panel says.
-APPLY = ("use", "use_devices", "use_profile", "use_first")
+APPLY = ("use", "use_devices", "use_parallel", "use_profile", "use_first")
 REDISPLAY_BUTTONS = ("check", "more", "drop", *APPLY)
 TEAM_COOKIE = "team"  # the team that the user has selected
 # The fields on which the preview depends.
@@ -312,6 +312,8 @@ def with_applied(data: QueryDict) -> QueryDict:
         data["cluster"] = data.get("use", "")
     if "use_devices" in data:
         data["devices"] = data.get("use_devices", "")
+    if "use_parallel" in data:
+        data["parallel"] = data.get("use_parallel", "")
     if "use_profile" in data:
         slug, _colon, data["devices"] = data.get("use_profile", "").partition(":")
         data["profile"] = slug

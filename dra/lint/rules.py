@@ -89,7 +89,8 @@ class SelectorChecker:
         error, device = stage.results.errors[number].message, population.samples[number]
         message = (
             f"{stage.label} fails on {population.count(stage.failed)} of the "
-            f"{devices(population.count(stage.reaching))} that reach it, for example {device}: {error}. "
+            f"{devices(population.count(stage.reaching))} that it is applied to, "
+            f"for example {device}: {error}. "
             "The scheduler rejects every pod for which it evaluates such a device, on any node."
         ).replace("..", ".")
         if UNLIKE in error:

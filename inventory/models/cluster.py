@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from core.addresses import reason_to_refuse_host
 from core.models import uuid7
+from dra.features import newer_than_known
 from inventory.states import EndPolicy
 
 # One label is enough: inside a cluster a Service has no domain, as in http://prometheus:9090.
@@ -136,6 +137,11 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def newer_than_known(self) -> str:
+        """A sentence if its Kubernetes is newer than the rules that predictions follow, else ""."""
+        return newer_than_known(self.version)
 
     @property
     def telemetry_url(self) -> str:

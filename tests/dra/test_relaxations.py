@@ -143,6 +143,18 @@ def test_every_relief_says_what_a_preview_of_its_spec_says(listed, count, same, 
     claim_spec = spec(exactly(count, f"{memory('40Gi')} && {DRIVER}"), constraints=[PCIE] if same else [])
     now = preview(seen, claim_spec, claims)
     for relaxation in find_relaxations(seen, claim_spec, claims, now):
-        then = preview(seen, relaxation.spec, claims)
+        fewer = relaxation.kind == RelaxationKind.CLAIMS
+        then = preview(seen, relaxation.spec, int(relaxation.proposed) if fewer else claims)
         assert relaxation.fits == (then.fits and not now.fits)
         assert relaxation.more_devices == max(then.free - now.free, 0)
+
+
+def test_claims_of_which_only_some_fit_are_offered_fewer_pods():
+    seen = snapshot([resource_slice(name, [gpu(number) for number in range(8)]) for name in ("a", "b")])
+    kinds = {row.kind: row for row in find_relaxations(seen, spec(exactly(8)), claims=8)}
+    fewer = kinds[RelaxationKind.CLAIMS]
+    assert (fewer.sentence, fewer.fits) == ("2 pods instead of 8: fits now", True)
+    assert RelaxationKind.COUNT in kinds
+    for claims in (1, 2):
+        found = find_relaxations(seen, spec(exactly(8)), claims=claims)
+        assert RelaxationKind.CLAIMS not in {row.kind for row in found}

@@ -169,3 +169,38 @@ def test_refused_form_and_typing_leave_no_draft(client, alice, vision, fra, gate
     assert client.post(FORM, fields).status_code == 409
     assert not Draft.objects.exists()
     assert not Claim.objects.filter(state=ClaimState.REQUESTED).exists()
+
+
+@pytest.mark.parametrize(("limit", "pods"), [(None, 2), (1, 1), (0, 0)])
+def test_pods_of_which_some_fit_are_offered_as_fewer_pods(client, alice, vision, fra, gateway, limit, pods):
+    mirrored(fra, [gpu(0), gpu(1)])
+    make_profile("train-80")
+    make_quota(vision, 8 if limit is None else limit)
+    refresh(fra)
+    client.force_login(alice)
+    fields = {"profile": "train-80", "devices": "1", "team": "vision", "cluster": "fra-1", "duration": "24h"}
+    fields |= {"key": "k", "delivery": "template", "parallel": "4"}
+    panel = client.get(PANEL, fields | {"help": "1"})
+    offered = re.findall(r'name="use_parallel" value="(\d+)"', panel.text)
+    assert offered == ([str(pods)] if pods else [])
+    if pods:
+        assert f"With {pods} pod{'s' * (pods > 1)} instead of 4" in panel.text
+        with undone():
+            sent = client.post(FORM, fields | {"parallel": offered[0]})
+        assert sent.status_code == 302
+
+
+def test_kubernetes_newer_than_known_is_told_on_cluster_page_and_in_preview(
+    client, admin, alice, vision, fra
+):
+    mirrored(fra, [gpu(0)])
+    make_profile("train-80")
+    make_quota(vision, 2)
+    told = "up to 1.37: what it predicts may differ"
+    for version, is_told in (("v1.38.0", True), ("v1.37.1", False)):
+        type(fra).objects.filter(pk=fra.pk).update(version=version)
+        client.force_login(alice)
+        fields = {"profile": "train-80", "devices": "1", "team": "vision", "cluster": "fra-1", "key": "k"}
+        assert (told in client.get(PANEL, fields | {"duration": "24h"}).text) is is_told
+        client.force_login(root)
+        assert (told in client.get("/clusters/fra-1/").text) is is_told
