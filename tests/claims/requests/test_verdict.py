@@ -190,9 +190,7 @@ def test_pods_of_which_some_fit_are_offered_as_fewer_pods(client, alice, vision,
         assert sent.status_code == 302
 
 
-def test_kubernetes_newer_than_known_is_told_on_cluster_page_and_in_preview(
-    client, admin, alice, vision, fra
-):
+def test_kubernetes_newer_than_known_is_told_on_cluster_page_and_in_preview(client, root, alice, vision, fra):
     mirrored(fra, [gpu(0)])
     make_profile("train-80")
     make_quota(vision, 2)
