@@ -21,6 +21,7 @@ from claims.states import FINAL, ClaimState
 from core.transactions import after_commit
 from inventory.models import Cluster
 from inventory.signals import mirror_changed, secrets_resealed
+from notify.services import resolve
 from notify.webhooks.services import reseal_webhooks
 from teams.identity.rules import access_lost
 from teams.identity.services import reseal_secrets
@@ -62,6 +63,36 @@ def queue_quota_sync(*, claim: Claim, **_: Any) -> None:
 @receiver(claim_state_changed, dispatch_uid="claims.webhook_events.claim")
 def tell_webhooks_of_state(*, claim: Claim, old: str, new: str, **_: Any) -> None:
     webhook_events.tell_of_state(claim, old, new)
+
+
+# What notices ask for, by the first part of their keys; the id of the claim follows.
+UNTIL_DECIDED = ("ask", "remind", "escalated", "undecided")
+UNTIL_USED = ("unused",)
+UNTIL_ENDED = ("ends", "expired", "idle", "idle-leads", "remind")
+UNTIL_OVER = (*UNTIL_ENDED, "ended", "overstay", "ask-evict", "evict", "drift", "disrupted")
+
+
+@receiver(claim_state_changed, dispatch_uid="claims.resolve_notices")
+def resolve_notices(*, claim: Claim, old: str, new: str, **_: Any) -> None:
+    """What a person was asked to do about the claim is done, or too late."""
+    kinds: list[str] = []
+    questions: list[UUID] = []
+    if old == ClaimState.REQUESTED:
+        kinds += UNTIL_DECIDED
+        questions += claim.comments.filter(question=True).values_list("pk", flat=True)
+    if old == ClaimState.PROVISIONED:
+        kinds += UNTIL_USED
+    if new in FINAL:
+        kinds += UNTIL_OVER
+    elif new == ClaimState.RELEASING:
+        kinds += UNTIL_ENDED
+    if kinds:
+        resolve(*(f"{kind}:{claim.pk}" for kind in kinds), *(f"comment:{pk}" for pk in questions))
+
+
+@receiver(pending_request_decided, dispatch_uid="claims.resolve_notices.decided")
+def resolve_notices_of_request(*, request: Extension | QuotaRequest, **_: Any) -> None:
+    resolve(f"extension:{request.pk}", f"remind:{request.pk}", f"quota-request-{request.pk}")
 
 
 @receiver(pending_request_decided, dispatch_uid="claims.webhook_events.decided")

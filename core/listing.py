@@ -344,6 +344,21 @@ class Listing[M: Model]:
         """The active filters, including the search."""
         return ([ActiveFilter(f"“{self.q}”", self.url("q"))] if self.q else []) + self.filters
 
+    @property
+    def ignored(self) -> list[str]:
+        """Return a sentence for each filter of the address whose value the list does not know."""
+        if self.filterset is None or self.filterset.form.is_valid():
+            return []
+        form, sentences = self.filterset.form, []
+        for name in form.errors:
+            field = form.fields.get(name)
+            choices = getattr(field, "choices", ())
+            known = [key for key, _label in choices if key and isinstance(key, str)]
+            use = f" Use {', '.join(known[:-1])} or {known[-1]}." if 1 < len(known) <= 20 else ""
+            label, value = (field.label if field else "") or name, str(form[name].value())[:40]
+            sentences.append(f"{label}: “{value}” is unknown, and not filtered by.{use}")
+        return sentences
+
     @cached_property
     def filters(self) -> list[ActiveFilter]:
         """The active filters, without the search."""

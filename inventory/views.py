@@ -8,6 +8,7 @@ publishes. Clusters: what they are, how fresh their mirror is, and which permiss
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -138,9 +139,14 @@ def devices(request: HttpRequest) -> HttpResponseBase:
         read_batch=holders.read,
         scan_once=lambda: True,
     )
+    compares = listing.q and re.search(r"[<>=:]", listing.q)
     context = {
         "rows": lambda: table_rows(listing.loaded, listing.shows),
         "ages": ages(OF_DEVICES),
+        "search_hint": "The search compares names, products and UUIDs. Attributes such as memory cannot be "
+        "searched: use the filters."
+        if compares
+        else "",
         "empty_icon": "cpu",
         "empty_title": "No devices yet",
         "empty_text": "Devices appear when a cluster is connected and its drivers publish ResourceSlices.",

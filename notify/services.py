@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.signals import post_delete
 from django.dispatch import receiver
 from django.utils import timezone
@@ -84,6 +84,17 @@ def _readers_instead(people: Iterable[User]) -> Iterator[User]:
             yield person
         else:
             yield from people_in(person.service_of, at_least=Role.LEAD)
+
+
+def resolve(*keys: str) -> None:
+    """
+    Mark the notices as read that asked for something that is done now: those with one of these keys, and
+    those whose key goes on behind it and ":". Each key ends with the id of what it is about.
+    """
+    about = Q(key__in=keys)
+    for key in keys:
+        about |= Q(key__startswith=f"{key}:")
+    Notice.objects.filter(about, important=True, read_at=None).update(read_at=timezone.now())
 
 
 def notices_of(user: User) -> QuerySet[Notice]:

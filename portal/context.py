@@ -159,9 +159,11 @@ class Shell:
 
     @cached_property
     def team(self) -> Team | None:
-        """Return the current team: from the address, from the cookie, else the first; None is all teams."""
-        texts = (self.request.GET.get("team", ""), self.request.COOKIES.get(TEAM_COOKIE, ""))
-        slugs = [text for text in texts if slug_re.match(text)]
+        """
+        Return the current team: from the cookie, else the first; None is all teams. A filter in the address
+        changes no link of the frame.
+        """
+        slugs = [text for text in [self.request.COOKIES.get(TEAM_COOKIE, "")] if slug_re.match(text)]
         if self.is_admin:  # one or two of all teams, which may be many hundreds
             teams = list(Team.objects.filter(slug__in=slugs)) if slugs else []
         else:

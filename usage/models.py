@@ -687,7 +687,7 @@ class Alert(models.Model):
         CLAIM_PENDING = "claim-pending", "Claim is pending"
         CLAIM_IDLE = "claim-idle", "Claim is idle"
         DEVICE_TAINTED = "device-tainted", "Held device is tainted"
-        QUOTA = "quota-nearly-used", "Quota is nearly used"
+        QUOTA = "quota-nearly-used", "Quota is nearly or fully used"
         BUDGET = "budget-runs-out", "Budget runs out"
         NO_TELEMETRY = "no-telemetry", "No telemetry"
         SYNC_STALE = "sync-stale", "Mirror is stale"

@@ -136,6 +136,9 @@ class ExplainOut(serializers.Serializer[Any]):
     who = serializers.CharField(source="next_action.who")
     headline = serializers.SerializerMethodField(help_text="As the reader sees it: “You act next.”")
     sentence = serializers.CharField(source="next_action.sentence")
+    command = serializers.CharField(
+        source="next_action.command", help_text="For a shell, with which the actor does it; may be empty"
+    )
     problem = serializers.CharField()
     steps = StepOut(many=True)
     pods = PodGroupOut(
@@ -160,8 +163,7 @@ class ExplainOut(serializers.Serializer[Any]):
         return version
 
     def get_headline(self, explanation: Explanation) -> str:
-        action = explanation.next_action
-        return action.headline if self.context["is_owner"] else action.headline_for_others
+        return explanation.next_action.headline_for(self.context["claim"], self.context["reader"])
 
 
 class ManifestIn(Input):
@@ -566,7 +568,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     def explain(self, request: Request, pk: str) -> Response:
         """Read who acts next, why, and what Kubernetes reports about the pods."""
         claim = self.get_object()
-        context = {"is_owner": claim.requested_by_id == user_of(request).pk, "version": claim.version}
+        context = {"claim": claim, "reader": user_of(request), "version": claim.version}
         return Response(ExplainOut(explain(claim), context=context).data)
 
     @extend_schema(responses=api_types.TransitionOut(many=True), filters=False)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from django.db.models import F
+from django.utils import timezone
 from django.utils.text import Truncator
 
 from claims.approvals import authority
@@ -38,8 +40,9 @@ from claims.states import FINAL, LOOK, NEVER_APPROVED, USABLE, ClaimState
 from core.text import counted
 from core.times import duration, moment
 from inventory.freshness import OF_DEVICES, Age, ages
-from inventory.models import ResourceClaim
-from inventory.states import EndPolicy
+from inventory.models import DeviceUtilization, ResourceClaim
+from inventory.states import DeviceUse, EndPolicy
+from teams.models import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,15 @@ class NextAction:
     actor: Actor
     who: str
     sentence: str
+    command: str = ""  # for a shell, with which the actor does it
+
+    def headline_for(self, claim: Claim, reader: User) -> str:
+        """Return who acts next as this reader sees it."""
+        if self.actor == "admin" and reader.is_superuser:
+            return "You act next."
+        if self.actor == "person" and authority.may_decide(reader, claim):
+            return "You decide next."
+        return self.headline if reader.pk == claim.requested_by_id else self.headline_for_others
 
     @property
     def headline(self) -> str:
@@ -61,7 +73,7 @@ class NextAction:
         match self.actor:
             case "nobody":
                 return "Nobody has to act."
-            case "you":
+            case "you" | "pod-owner":
                 return "You act next."
             case "portal":
                 return "The portal acts next."
@@ -72,7 +84,7 @@ class NextAction:
     @property
     def headline_for_others(self) -> str:
         """Return who acts next, as somebody other than the owner reads it: "alice acts next."."""
-        return f"{self.who} acts next." if self.actor == "you" else self.headline
+        return f"{self.who} acts next." if self.actor in ("you", "pod-owner") else self.headline
 
 
 def next_action(
@@ -96,7 +108,7 @@ def next_action(
         case ClaimState.ALLOCATED:
             if not pods and (binding := pending_binding(seen)):
                 return NextAction("cluster", "Kubernetes", f"{binding.meaning} {binding.next_step}")
-            return allocated_action(claim, pods, lost_pods, fit)
+            return allocated_action(claim, pods, lost_pods, fit, idle_since(seen))
         case ClaimState.RELEASING:
             return releasing_action(claim, seen, pods)
     return NextAction("nobody", "", history[-1].reason if history else "")
@@ -178,8 +190,24 @@ def waiting_sentence(pods: Sequence[PodView]) -> str:
     return f"{sentence} {more} more pods wait for other reasons." if more else sentence
 
 
+def idle_since(seen: Observation) -> datetime | None:
+    """Return since when all the devices are idle, None if some are not; one query if there are any."""
+    holders, held = [row.pk for row in seen.holders], len({one.key for one in seen.held})
+    if not held:
+        return None
+    idle = DeviceUtilization.objects.filter(
+        held_by__in=holders, device__held_by=F("held_by"), use=DeviceUse.IDLE
+    )
+    since = list(idle.values_list("since", flat=True))
+    return max(since) if len(since) >= held else None
+
+
 def allocated_action(
-    claim: Claim, pods: Sequence[PodView], lost_pods: Sequence[PodView], fit: FitCheck | None
+    claim: Claim,
+    pods: Sequence[PodView],
+    lost_pods: Sequence[PodView],
+    fit: FitCheck | None,
+    idle: datetime | None = None,
 ) -> NextAction:
     """
     Pods with a problem come first. A pod that starts, and one that was stopped, do not matter beside one that
@@ -195,6 +223,9 @@ def allocated_action(
     stopped, end = "" if running else stopped_sentence(lost_pods), end_sentence(claim)
     if claim.is_in_grace:
         advice = "Extend the claim or release it."
+    elif idle is not None:
+        stopped = f"Idle for {duration(timezone.now() - idle)}. {stopped}".strip()
+        advice = "Release it, shorten it, or snooze the reminder."
     elif stopped:
         advice = "Release the claim when its work is done."
     else:
@@ -239,8 +270,19 @@ def releasing_action(claim: Claim, seen: Observation, pods: Sequence[PodView]) -
         evicts = f"The portal evicts {them} on {moment(claim.evict_at)}."
         return NextAction("portal", "The portal", claim.problem or f"{sentence} {evicts}")
     if claim.end_policy == EndPolicy.ASK:
-        sentence += f" {claim.requested_by.label} or a lead of {claim.team} can evict {them}."
-    return NextAction("pod-owner", pod_owner(running), sentence)
+        sentence += f" The owner of the claim or a lead of {claim.team} can evict {them} here."
+    sentence += f" Delete {them}:"
+    return NextAction("pod-owner", pod_owner(running), sentence, delete_command(claim, running))
+
+
+def delete_command(claim: Claim, pods: Sequence[PodView]) -> str:
+    """Return the command that ends these pods, or their workload, which would replace them."""
+    workloads = {view.workload for view in pods}
+    kind, _, name = next(iter(workloads)).partition(" ") if len(workloads) == 1 else ("", "", "")
+    if kind == "ReplicaSet":
+        kind, name = "Deployment", name.rpartition("-")[0]
+    what = f"{kind.lower()} {name}" if name else f"pod {' '.join(view.pod.name for view in pods)}"
+    return f"kubectl delete {what} -n {claim.namespace}"
 
 
 def deletion_action(claim: Claim, seen: Observation) -> NextAction:
@@ -358,6 +400,7 @@ def timeline(
             at = min(
                 (view.since for view in pods if view.stage == PodStage.RUNNING and view.since), default=None
             )
+            status = "done" if at or not claim.is_final else "skipped"  # its pods are gone, nobody knows when
         next_sentence = action.sentence if status == "now" else ""
         actor = action.actor if status == "now" else STEP_ACTORS[key]
         note = "" if status == "skipped" else notes.get(key, "")
@@ -414,6 +457,7 @@ def transitions_by_step(history: Sequence[Transition]) -> dict[str, Transition |
         "written": reached.get(ClaimState.PROVISIONED) or allocated,
         "waiting": allocated,
         "scheduler": allocated,
+        "used": allocated,
         "releasing": reached.get(ClaimState.RELEASING),
         "released": reached.get(ClaimState.RELEASED),
     }

@@ -68,7 +68,11 @@ class SnippetForm(forms.Form):
         help_text="Served by a Deployment or StatefulSet.",
     )
     priority = forms.CharField(
-        required=False, max_length=MAX_NAME_LENGTH, validators=[NAME], label="PriorityClass"
+        required=False,
+        max_length=MAX_NAME_LENGTH,
+        validators=[NAME],
+        label="PriorityClass",
+        help_text="It orders the queue of pods, but takes no device from a pod that runs.",
     )
     capacity = forms.ChoiceField(required=False, label="Nodes")
     tolerate = forms.MultipleChoiceField(

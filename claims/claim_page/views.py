@@ -333,7 +333,7 @@ def claim_context(facts: Facts, user: User) -> dict[str, Any]:
         "has_use": claim.state not in UNAPPROVED,
         "figures": key_figures(facts),
         "next_action": action,
-        "headline": action.headline if user == claim.requested_by else action.headline_for_others,
+        "headline": action.headline_for(claim, user),
         "steps": [(step, STEP_ICONS[step.key]) for step in explanation.shown_steps],
         "explanation": explanation,
         "match": explanation.fit and explanation.fit.preview,

@@ -175,15 +175,17 @@ def _read_pods(changes: Changes) -> set[str]:
     """
     ran = ~Q(node_name="") & (~Q(phase__in=ENDED) | Q(deleting_since__isnull=False))
     deleted = ExpressionWrapper(Q(gone_at__isnull=False) & ran, BooleanField())
-    columns = ("namespace", "name", "uid", "claims", "templates", "raw__status__conditions")
+    columns = ("namespace", "name", "uid", "phase", "claims", "templates", "raw__status__conditions")
     pods = Pod.objects.filter(**_in_span(changes)).order_by("pk")
     used: set[str] = set()
-    for namespace, name, uid, claims, templates, conditions, owners, was_deleted in pods.values_list(
+    for namespace, name, uid, phase, claims, templates, conditions, owners, was_deleted in pods.values_list(
         *columns, "raw__metadata__ownerReferences", deleted
     ):
         changes.namespaces.add(namespace)
         names = frozenset(f"{namespace}/{used_name}" for used_name in (*claims, *templates))
         used.update(names)
+        if phase == "Succeeded":  # its work was done before its node was drained
+            continue
         if disruption := disruption_of(conditions or ()):
             changes.disruptions.append(Disruption(name, uid, namespace, names, *disruption))
         elif was_deleted and not any(owner.get("controller") for owner in owners or ()):

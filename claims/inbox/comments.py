@@ -14,6 +14,7 @@ from claims.states import ClaimState
 from core.errors import Invalid, violated_constraint
 from core.idempotency import another_request
 from core.transactions import service
+from notify.services import resolve
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -113,4 +114,6 @@ def _notify(comment: Comment, requester: User, deciders: list[User]) -> None:
         people = questioners or deciders
     else:
         people = [requester, *([] if comment.question else questioners)]
+    if comment.by == requester:  # the questions so far are answered
+        resolve(*(f"comment:{previous.pk}" for previous in earlier if previous.question))
     notices.notify_comment(comment, people)

@@ -154,6 +154,7 @@ def thread_context(
         "thread": comments,
         "thread_key": str(uuid4()),
         "question": open_question(comments) if pending else None,
+        "requester": requester,
         "requester_label": requester.label,
         "may_write": role is not None and role.rank >= Role.MEMBER.rank,
     }

@@ -34,7 +34,7 @@ from core.times import moment, require_date, utc_moment
 from core.transactions import after_commit, lock_row, service
 from inventory.states import EndPolicy
 from notify.models import NoticeKind
-from notify.services import notify
+from notify.services import notify, resolve
 from teams.access import people_in, require_role
 from teams.models import Role, Team, User
 
@@ -276,6 +276,7 @@ def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
         return
     message = f"Extended by {in_words(until - end) if end else ''}, until {utc_moment(until)}. {why}"
     claim.remark(message.strip(), by=by, action="claim.extended", expires_at=until)
+    resolve(f"ends:{claim.pk}", f"expired:{claim.pk}")
 
 
 def _notify_approvers(extension: Extension) -> None:

@@ -22,7 +22,7 @@ class AtLimit(models.TextChoices):
 
     NOTIFY = "notify", "notify only"
     APPROVAL = "approval", "new requests need approval"
-    RECLAIM = "reclaim", "running claims are reclaimable first"
+    RECLAIM = "reclaim", "platform admins see running claims first"
     BLOCK = "block", "new requests are refused"
 
 

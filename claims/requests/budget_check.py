@@ -110,7 +110,7 @@ LESS = {REQUEST: "Request fewer devices or a shorter time", EXTENSION: "Extend i
 NEXT_STEP = {
     AtLimit.NOTIFY: "You can send it: at 100 %, leads and platform admins are notified.",
     AtLimit.APPROVAL: "It needs the approval of a lead.",
-    AtLimit.RECLAIM: "You can send it: at 100 %, claims of the team are the first to be reclaimed.",
+    AtLimit.RECLAIM: "You can send it: at 100 %, platform admins see its claims first if devices lack.",
     AtLimit.BLOCK: "{less}, or ask a platform admin to raise the budget.",
 }
 

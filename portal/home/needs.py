@@ -290,6 +290,19 @@ def pod_need(row: OwnClaim, now: datetime) -> Need | None:
     if claim.state != ClaimState.PROVISIONED:
         return None
     url = claim_url(row)
+    if row.pod is not None:
+        since = row.pod.created_at
+        return Need(
+            f"pending {claim.pk} {row.pod.name}",
+            "hourglass-high",
+            "wait",
+            f"{claim.name} waits for a device",
+            f"Its pod {row.pod.name} has been pending{f' for {duration(now - since)}' if since else ''}; "
+            "the page says what it waits for. Nothing is billed until it runs.",
+            url,
+            (NeedAction("Open", url), release_action(row)),
+            time_left(claim, now),
+        )
     return Need(
         f"pod {claim.pk}",
         "cube-plus",

@@ -33,10 +33,11 @@ from claims.access import reason_not_to_release
 from claims.catalogue.listing import CatalogueEntry, counted_catalogue
 from claims.catalogue.waits import waits_of
 from claims.inbox.comments import OPEN_QUESTION
-from claims.models import Allocation, Alternative, Claim, ClaimQuerySet
+from claims.models import Allocation, Alternative, Claim, ClaimQuerySet, Delivery
 from claims.states import FINAL, LIVE, RUNNING, USABLE, ClaimState
 from core.prepared import PreparedObjects
 from dra.devices import model_name
+from inventory.models import Pod
 from portal.context import Shell
 from teams.access import user_of
 from teams.models import Role, Team, User
@@ -84,15 +85,21 @@ def free_profiles(user: User, mine: Iterable[Claim]) -> FreeProfiles:
     return FreeProfiles(shown, len(offered), reason)
 
 
-MAX_CLAIMS = 16  # that can need the reader
+MAX_CLAIMS = 1000  # that can need the reader; nobody has as many, and one more would be read in vain
 SHOWN_CLAIMS = 6
 SHOWN_AFTER_END = timedelta(days=7)  # how long a closed claim stays on the page
 SPARKLINE_SPAN = timedelta(hours=2)
 
 
+class PendingPod(NamedTuple):
+    name: str
+    created_at: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class OwnClaim:
     """
+    `pod` is the oldest pod that waits for the devices of a claim that holds none.
     `spark` is the utilization of the last two hours in steps of five minutes; None is no telemetry.
     `question` is the text of a question that waits for an answer, else empty. `is_snoozed` is whether an idle
     claim is left alone for now, `snooze_for` how long a snooze would last, None if it cannot be snoozed.
@@ -106,6 +113,7 @@ class OwnClaim:
     question: str
     is_snoozed: bool = False
     snooze_for: timedelta | None = None
+    pod: PendingPod | None = None
 
     @property
     def products(self) -> list[str]:
@@ -129,6 +137,11 @@ class MyClaims:
     rows: list[OwnClaim]
     count: int
     now: datetime
+
+    @property
+    def live(self) -> int:
+        """How many of them are live, as the sidebar counts them."""
+        return sum(not row.claim.is_final for row in self.rows)
 
     @property
     def shown(self) -> list[OwnClaim]:
@@ -220,11 +233,35 @@ IDLE_PERIODS: PreparedObjects[IdlePeriod] = PreparedObjects(
 
 def my_claims(user: User, card: RateCard, *, now: datetime) -> MyClaims:
     """
-    Return the claims of `user`, in four queries for any number of claims, and two more if some are idle.
+    Return the claims of `user`, in four queries for any number of claims, two more if some are idle, and one
+    more if some wait for a device.
     """
     shown = _own_claims(is_admin=user.is_superuser).objects(user.pk, now - SHOWN_AFTER_END)
     mine = _summaries(shown, card, now=now)
-    return replace(mine, rows=_with_snoozes(mine.rows, now))
+    return replace(mine, rows=_with_pods(_with_snoozes(mine.rows, now)))
+
+
+def _with_pods(rows: list[OwnClaim]) -> list[OwnClaim]:
+    """Set the pending pod of the claims that wait for a device, and since when it is pending."""
+    waiting = {row.claim.pk: row.claim for row in rows if row.claim.state == ClaimState.PROVISIONED}
+    if not waiting:
+        return rows
+    names = Q(pk__in=[])
+    for claim in waiting.values():
+        uses = "templates" if claim.delivery == Delivery.TEMPLATE else "claims"
+        names |= Q(cluster=claim.cluster_id, namespace=claim.namespace, **{f"{uses}__contains": [claim.name]})
+    pods: dict[tuple[UUID, str, str], PendingPod] = {}
+    pending = Pod.objects.filter(names, gone_at=None, phase="Pending").order_by("-created_at")
+    columns = ("cluster", "namespace", "name", "created_at", "claims", "templates")
+    for cluster, namespace, name, created_at, claims, templates in pending.values_list(*columns):
+        for used in (*claims, *templates):
+            pods[cluster, namespace, used] = PendingPod(name, created_at)
+    return [
+        replace(row, pod=pods.get((row.claim.cluster_id, row.claim.namespace, row.claim.name)))
+        if row.claim.pk in waiting
+        else row
+        for row in rows
+    ]
 
 
 def _with_snoozes(rows: list[OwnClaim], now: datetime) -> list[OwnClaim]:

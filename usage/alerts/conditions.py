@@ -151,8 +151,9 @@ def full_quotas(now: datetime) -> Iterator[Finding]:
 
 
 def of_quota(usage: QuotaUsage, now: datetime) -> Finding:
+    exceeded = f"Quota exceeded: {usage.used} of {usage.limit}. " if usage.over else ""
     text = (
-        f"{usage.sentence}: {percent(usage.used / usage.limit)} of the quota. "
+        f"{exceeded}{usage.sentence}: {percent(usage.used / usage.limit)} of the quota. "
         "Release what is not needed, or request more."
     )
     url = f"{reverse('claims:quotas')}?team={usage.team.slug}"

@@ -261,3 +261,26 @@ def test_namespaces_of_teams_with_used_up_budgets_are_reclaimable(vision, fra, n
     assert reclaimable_namespaces(fra) == ["vision"]
     Budget.objects.update(at_limit=AtLimit.NOTIFY)
     assert reclaimable_namespaces(fra) == []
+
+
+def test_budget_whose_period_is_over_makes_nothing_reclaimable(vision, fra, now):
+    budget = make_budget(vision, at_limit=AtLimit.RECLAIM)
+    used(budget, 1000)
+    BudgetUse.objects.update(ends_at=timezone.now())
+    assert reclaimable_namespaces(fra) == []
+    BudgetUse.objects.update(ends_at=timezone.now() + DAY)
+    assert reclaimable_namespaces(fra) == ["vision"]
+
+
+def test_card_in_inbox_does_not_reserve_for_replaced_claim(vision, alice, fra, simple):
+    make_budget(vision, at_limit=AtLimit.APPROVAL)
+    first = make_claim(vision, by=alice, cluster=fra, profile=simple, state=ClaimState.ALLOCATED)
+    successor = make_claim(vision, by=alice, cluster=fra, profile=simple, replaces=first)
+    alone = make_claim(vision, by=alice, cluster=fra, profile=simple, state=ClaimState.WITHDRAWN)
+    reserved = {}
+    for claim in (successor, alone):
+        read = Claim.objects.select_related("team", "profile_version__profile").get(pk=claim.pk)
+        [line] = budget_check.lines_of_claim(read)
+        reserved[claim.pk] = line.limits[0].reserved
+    assert reserved[successor.pk] == 0
+    assert reserved[alone.pk] > 0

@@ -8,6 +8,7 @@ import time_machine
 from django.urls import reverse
 
 from claims.delivery import deliver, eviction, tasks
+from claims.delivery.eviction import claims_to_evict
 from claims.lifecycle.expiry import report_overstays
 from claims.lifecycle.services import evict, release
 from claims.models import Claim, ProfileVersion
@@ -446,3 +447,17 @@ def test_page_and_home_show_an_overstay_and_what_follows(
     assert "sam ended 10 min ago and still holds 1 device" in home
     assert then in home
     assert (address in home) is bool(action)
+
+
+@pytest.mark.parametrize("columns", [{"halt_reason": "x"}, {"enabled": False}, {"read_only": True}])
+def test_no_eviction_is_announced_in_a_cluster_that_is_not_written(held, columns):
+    policy("evict")
+    claim = held(state=ClaimState.RELEASING)
+    before = {name: getattr(claim.cluster, name) for name in columns}
+    Cluster.objects.update(**columns)
+    assert claims_to_evict() == []
+    assert Claim.objects.get(pk=claim.pk).evict_at is None
+    assert not Notice.objects.filter(key__startswith="evict:").exists()
+    Cluster.objects.update(**before)
+    claims_to_evict()
+    assert Claim.objects.get(pk=claim.pk).evict_at is not None

@@ -324,6 +324,14 @@ def test_owner_is_told_once_why_a_pod_was_stopped(claim_in, mirror, alice, reaso
     assert words in notice.body
 
 
+def test_drained_node_with_completed_pods_tells_nobody(claim_in, mirror):
+    mirror.claim("sam", claim_in(S.ALLOCATED), result("gpu-0"))
+    for phase, told in (("Succeeded", 0), ("Running", 1)):
+        mirror.pod(f"p-{phase.lower()}", claims=["sam"], phase=phase, raw=ended_by("EvictionByEvictionAPI"))
+        tasks.sweep()
+        assert Notice.objects.filter(key__startswith="disrupted:").count() == told
+
+
 def test_owner_reads_what_kubernetes_says_about_a_stopped_pod(claim_in, mirror):
     mirror.claim("sam", claim_in(S.ALLOCATED), result("gpu-0"))
     message = "The node was low on resource: memory. Threshold quantity: 100Mi."
