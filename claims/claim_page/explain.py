@@ -271,7 +271,6 @@ def releasing_action(claim: Claim, seen: Observation, pods: Sequence[PodView]) -
         return NextAction("portal", "The portal", claim.problem or f"{sentence} {evicts}")
     if claim.end_policy == EndPolicy.ASK:
         sentence += f" The owner of the claim or a lead of {claim.team} can evict {them} here."
-    sentence += f" Delete {them}:"
     return NextAction("pod-owner", pod_owner(running), sentence, delete_command(claim, running))
 
 

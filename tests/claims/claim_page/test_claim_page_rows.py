@@ -424,7 +424,8 @@ def test_owner_of_the_pod_that_holds_the_device_acts_next(make, fra):
     pod(fra, "leaving", deleting_since=NOON)
     action = explain(claim).next_action
     who = "The owner of the pod train-0 (Job train)"
-    assert (action.who, action.headline, action.headline_for_others) == (who, *[f"{who} acts next."] * 2)
+    assert (action.who, action.headline) == (who, "You act next.")
+    assert action.headline_for_others == f"{who} acts next."
     assert action.sentence.startswith("The pods leaving, train-0 still hold the devices.")
     pod(fra, "notebook")
     assert explain(claim).next_action.who == "The owner of the pods notebook, train-0"
@@ -434,14 +435,14 @@ def test_pods_may_be_evicted_by_owner_or_lead_where_the_policy_asks(make, fra):
     claim = make(ClaimState.RELEASING, profile=make_profile("asks", end_policy="ask"))
     pod(fra, "train")
     action = explain(claim).next_action
-    assert action.headline == "The owner of the pod train acts next."
-    assert action.sentence.endswith("They are freed when it ends. alice or a lead of vision can evict it.")
+    assert action.headline_for_others == "The owner of the pod train acts next."
+    assert action.sentence.endswith("The owner of the claim or a lead of vision can evict it here.")
     evicts = make(
         ClaimState.RELEASING, "evicts", profile=make_profile("evicts", end_policy="evict"), evict_at=END
     )
     pod(fra, "other", claims=["evicts"])
     action = explain(evicts).next_action
-    assert action.headline == "The portal acts next."
+    assert action.headline_for_others == "The portal acts next."
     assert action.sentence.endswith("The portal evicts it on Mon 2 Nov 2026, 06:00.")
 
 
@@ -449,12 +450,12 @@ def test_pods_may_be_evicted_by_owner_or_lead_where_the_policy_asks(make, fra):
 def test_who_acts_next_while_the_portal_cannot_write(make, fra, state):
     claim = make(state, problem="fra-1 cannot be reached: timeout. The portal keeps trying.")
     action = explain(claim).next_action
-    assert action.headline == "The portal acts next."
+    assert action.headline_for_others == "The portal acts next."
     assert action.sentence.endswith("yet and keeps trying.")
     fra.read_only = True
     claim.cluster = fra
     action = explain(claim).next_action
-    assert action.headline == "A platform admin acts next."
+    assert action.headline_for_others == "A platform admin acts next."
     assert action.sentence.startswith("The portal may not write to fra-1.")
     fra.halt_reason = "Its credentials lead to another cluster."
     assert explain(claim).next_action.sentence.startswith("Its credentials lead to another cluster.")

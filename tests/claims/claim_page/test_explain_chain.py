@@ -127,9 +127,7 @@ def test_releasing_claim_names_pods_that_hold_devices(claim, fra, alice):
     pod(fra, name="done", phase="Succeeded")
     Claim.objects.get(pk=claim.pk).advance(ClaimState.RELEASING, why="done")
     step = explain(Claim.objects.get(pk=claim.pk))
-    assert step.next_action.sentence == (
-        "The pod train still holds the devices. They are freed when it ends. Delete it:"
-    )
+    assert step.next_action.sentence == "The pod train still holds the devices. They are freed when it ends."
     Pod.objects.all().delete()
     assert explain(Claim.objects.get(pk=claim.pk)).next_action.actor == "cluster"
 

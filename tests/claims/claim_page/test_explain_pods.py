@@ -235,7 +235,7 @@ def test_releasing_claim_names_remaining_consumers(claim, mirror):
     claim = hold(claim, mirror)
     mirror.pod("train", claims=["sam"], node_name="node-1")
     claim.advance(ClaimState.RELEASING, why="done")
-    assert explain(claim).next_action.headline == "The owner of the pod train acts next."
+    assert explain(claim).next_action.headline_for_others == "The owner of the pod train acts next."
     mirror.pod("train", claims=["sam"], node_name="node-1", deleting_since=timezone.now())
     found = explain(claim)
     assert (found.next_action.actor, found.pods[0].stage) == ("cluster", PodStage.ENDING)

@@ -64,7 +64,14 @@ OWNER_OF_POD = "The owner of the pod train acts next."
     [
         (make_running, NOBODY, NOBODY, NOBODY, "The claim is in use.", ""),
         (make_idle, YOU, "alice acts next.", "alice acts next.", "Idle for 2 h. Release it, shorten it", ""),
-        (make_releasing, YOU, OWNER_OF_POD, OWNER_OF_POD, "Delete it:", "kubectl delete pod train -n vision"),
+        (
+            make_releasing,
+            YOU,
+            OWNER_OF_POD,
+            OWNER_OF_POD,
+            "still holds the devices",
+            "kubectl delete pod train -n vision",
+        ),
         (make_waiting, YOU, "alice acts next.", "alice acts next.", "Start a pod that uses", ""),
         (
             make_blocked,
