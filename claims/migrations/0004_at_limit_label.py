@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('claims', '0002_claims_kept_alive'),
+        ('claims', '0003_what_happened'),
     ]
 
     operations = [
