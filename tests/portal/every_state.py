@@ -111,6 +111,7 @@ def made() -> Iterator[World]:
             for role, person in people.items():
                 client = Client()
                 client.force_login(person)
+                client.post("/accounts/reauthenticate/", {"password": PEOPLE[role]})  # just now
                 world.sessions[role] = client.cookies[settings.SESSION_COOKIE_NAME].value
             yield world
         finally:

@@ -100,7 +100,7 @@ TABLE: dict[str, Row] = {
     "claims:accept remade": {"accept": ADMIN, 403: TEAM - ADMIN, **HIDDEN},
     "claims:bulk_actions?claim={held}&action=release": {"bulk_actions": THEIRS},
     "claims:request?profile=train-80&team=vision&cluster=fra-1&devices=200": {
-        **{"request": MEMBERS | OUTSIDER, "draft_save": MEMBERS | OUTSIDER, "quota_request_new": MEMBERS},
+        **{"request": MEMBERS | OUTSIDER, "quota_request_new": MEMBERS},
         **{"request_import": MEMBERS | OUTSIDER, "request_like_last": MEMBERS | OUTSIDER},
         **{"drafts": ASKER, 403: VIEWER},
     },
@@ -390,6 +390,7 @@ OF_SIGN_IN = (  # tests/teams/identity, tests/teams/test_sign_in.py, tests/keycl
 OF_A_PROVIDER = {"teams/profile.html:43", "teams/profile.html:45"}  # link and unlink: tests/teams/identity
 OF_AN_IDLE_CLAIM = {"home/_needs.html:9"}  # snooze: tests/portal/test_home.py
 OF_A_WEBHOOK = {f"notify/webhook.html:{line}" for line in (13, 31, 42, 50)}  # tests/notify/webhooks
+OF_A_SIMULATION = {"claims/claim_page/_snippets.html:32"}  # starts the pod: tests/claims/claim_page
 BY_MAIL = {"usage/unsubscribe.html:10"}  # a signed link leads there: tests/usage/test_saved_reports.py
 SENT_BY_SCRIPT = {"claims/_dropped_page.html:3"}  # pages through what another hx-post has brought
 # Links that only lead somewhere to read.
@@ -648,7 +649,7 @@ def test_every_form_of_the_templates_is_offered_to_somebody(seen):
             found |= seen(page, role).sources
     wanted = {place for place in offers.sources() if not place.startswith(OF_SIGN_IN)}
     elsewhere = OF_AN_EMPTY_PORTAL | OF_A_SERVER | OF_A_WEBHOOK | OF_A_PROVIDER | OF_AN_IDLE_CLAIM
-    assert wanted - found == SENT_BY_SCRIPT | BY_MAIL | elsewhere
+    assert wanted - found == SENT_BY_SCRIPT | BY_MAIL | OF_A_SIMULATION | elsewhere
 
 
 def test_each_page_leads_a_visitor_to_the_sign_in(world):
