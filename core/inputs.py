@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import django_filters as filters
@@ -65,6 +65,13 @@ JSON_TYPES: tuple[tuple[type[Any], Callable[[Any], bool], str], ...] = (
 # No docstring: it would become the description of every input without its own. In a query everything is
 # text and is read as DRF reads it.
 class Input(serializers.Serializer[Any]):
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Return the body of a request. Raises ValidationError."""
+        body = cls(data=request.data)
+        body.is_valid(raise_exception=True)
+        return body
+
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and not isinstance(data, QueryDict):
             sent = {name: field for name, field in self.fields.items() if name in data}

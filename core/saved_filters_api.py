@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
@@ -65,7 +65,7 @@ class SavedFilterViewSet(
     @extend_schema(request=SavedFilterIn, responses={201: SavedFilterOut})
     def create(self, request: Request) -> Response:
         """Save a filter. 409 beyond 20 of one list."""
-        fields = self._fields(SavedFilterIn)
+        fields = SavedFilterIn.of(request).validated_data
         saved = save_filter(by=cast(AbstractBaseUser, request.user), path=fields.pop("list"), **fields)
         return Response(SavedFilterOut(saved).data, status=201)
 
@@ -73,7 +73,7 @@ class SavedFilterViewSet(
     @extend_schema(request=ChangeSavedFilterIn, responses=SavedFilterOut)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Rename it, or make it the default of its list or not."""
-        saved, fields = self.get_object(), self._fields(ChangeSavedFilterIn)
+        saved, fields = self.get_object(), ChangeSavedFilterIn.of(request).validated_data
         if "name" in fields:
             rename_filter(saved=saved, name=fields["name"])
         if "is_default" in fields:
@@ -86,8 +86,3 @@ class SavedFilterViewSet(
         """Delete it."""
         self.get_object().delete()
         return Response(status=204)
-
-    def _fields(self, shape: type[Input]) -> dict[str, Any]:
-        body = shape(data=self.request.data)
-        body.is_valid(raise_exception=True)
-        return dict(body.validated_data)

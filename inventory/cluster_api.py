@@ -125,7 +125,7 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     def create(self, request: Request) -> Response:
         """Check a cluster and add it. 409 if a check fails, or if it was added already."""
         require_admin(user_of(request))
-        body = _read(NewClusterIn, request)
+        body = NewClusterIn.of(request)
         credentials, sent = body.credentials(), body.validated_data
         modes = {name: sent[name] for name in ("read_only", "write_quotas", "end_policy")}
         failed = [row for row in _checks(credentials, modes)["checks"] if row.verdict == CheckupVerdict.BAD]
@@ -148,7 +148,7 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     def check(self, request: Request) -> Response:
         """Check a cluster that is not added, with these credentials. Nothing is stored."""
         require_admin(user_of(request))
-        body = _read(CheckIn, request)
+        body = CheckIn.of(request)
         sent = body.validated_data
         modes = {name: sent[name] for name in ("read_only", "write_quotas", "end_policy")}
         return Response(ChecksOut(_checks(body.credentials(), modes)).data)
@@ -158,7 +158,7 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     def partial_update(self, request: Request, name: str) -> Response:
         """Change title, mode, end policy or CO₂ of the electricity."""
         self._managed(name)
-        fields = _read(ChangeClusterIn, request).validated_data
+        fields = ChangeClusterIn.of(request).validated_data
         clusters.change_cluster(name=name, by=user_of(request), **fields)
         return self._shown(name)
 
@@ -189,7 +189,7 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     def credentials(self, request: Request, name: str) -> Response:
         """Replace the credentials, once the new ones have reached the same cluster."""
         self._managed(name)
-        credentials = _read(CredentialsIn, request).credentials()
+        credentials = CredentialsIn.of(request).credentials()
         clusters.renew_credentials(name=name, credentials=credentials, by=user_of(request))
         return self._shown(name)
 
@@ -237,9 +237,3 @@ def _counted(findings: list[Any]) -> dict[str, Any]:
         "failed": sum(row.verdict == CheckupVerdict.BAD for row in findings),
         "checks": findings,
     }
-
-
-def _read(shape: type[Any], request: Request) -> Any:
-    body = shape(data=request.data)
-    body.is_valid(raise_exception=True)
-    return body

@@ -64,8 +64,7 @@ class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
     @action(detail=False, methods=["post"])
     def read(self, request: Request) -> Response:
         """Mark notices as read. Ids of other people's notices are ignored."""
-        body = NoticesReadIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = NoticesReadIn.of(request)
         return Response({"read": mark_read(by=user_of(request), ids=body.validated_data["ids"])})
 
     @extend_schema(responses=NoticePreferenceOut(many=True))
@@ -78,8 +77,7 @@ class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
     @preferences.mapping.post
     def choose(self, request: Request) -> Response:
         """Choose the channels of one kind of notice. 422 for a kind that cannot be changed."""
-        body = NoticePreferenceIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = NoticePreferenceIn.of(request)
         by, kind = user_of(request), NoticeKind(body.validated_data["kind"])
         if kind in REQUIRED:
             raise Invalid(f"{kind.label}: {REQUIRED[kind]}", field="kind")

@@ -82,8 +82,7 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
     def create(self, request: Request, slug: str) -> Response:
         """Create a service account; 409 if the team has one of that name."""
         team, accounts = self._accounts(at_least=Role.LEAD)
-        body = ServiceAccountIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = ServiceAccountIn.of(request)
         name, role = body.validated_data["name"], Role(body.validated_data["role"])
         made = service_accounts.create_service_account(by=user_of(request), team=team, name=name, role=role)
         return Response(ServiceAccountOut(accounts.get(pk=made.pk)).data, status=201)
@@ -96,8 +95,7 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
     def partial_update(self, request: Request, slug: str, name: str) -> Response:
         """Enable or disable a service account: the tokens of a disabled one do not work."""
         account = self._account()
-        body = ServiceAccountChangeIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = ServiceAccountChangeIn.of(request)
         if "enabled" in body.validated_data:
             service_accounts.set_enabled(by=user_of(request), account=account, **body.validated_data)
         return Response(ServiceAccountOut(self._account()).data)
@@ -136,8 +134,7 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
     def create(self, request: Request, slug: str, name: str) -> Response:
         """Create a token of the account. Only this response contains its text."""
         account = self._account()
-        body = AccountTokenIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = AccountTokenIn.of(request)
         row, text = service_accounts.create_account_token(
             by=user_of(request), account=account, made_with=token_of(request), **body.validated_data
         )
@@ -148,8 +145,7 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
     def rotate(self, request: Request, slug: str, name: str, pk: str) -> Response:
         """Give a token of the account a new text. Only this response contains it."""
         account = self._account()
-        body = TokenRotateIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = TokenRotateIn.of(request)
         row = self._token(account)
         text = service_accounts.rotate_account_token(
             by=user_of(request), account=account, token=row, made_with=token_of(request), **body.chosen

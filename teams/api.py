@@ -194,9 +194,7 @@ class Me(APIView):
     @extend_schema(operation_id="me_change", request=MeIn, responses=MeOut)
     def patch(self, request: Request) -> Response:
         """Change your name, time zone and theme. A service account is changed by the leads of its team."""
-        body = MeIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        services.change_profile(by=user_of(request), **body.validated_data)
+        services.change_profile(by=user_of(request), **MeIn.of(request).validated_data)
         return self.get(request)
 
 
@@ -241,9 +239,7 @@ class TeamViewSet(
         """Create a team, with its first owner. Platform admins only."""
         user = user_of(request)
         require_admin(user)
-        body = TeamIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        fields = dict(body.validated_data)
+        fields = TeamIn.of(request).validated_data
         name = fields.pop("owner")
         owner = User.objects.filter(username=name, is_active=True, service_of=None).first() if name else None
         if name and owner is None:
@@ -257,9 +253,7 @@ class TeamViewSet(
         """Change the title or the efficiency goal. Platform admins only."""
         user, team = user_of(request), self.get_object()
         require_admin(user)
-        body = TeamChangeIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        services.change_team(by=user, team=team, **body.validated_data)
+        services.change_team(by=user, team=team, **TeamChangeIn.of(request).validated_data)
         return Response(team_out(user, slug))
 
 
@@ -307,9 +301,7 @@ class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericView
     @extend_schema(request=TokenIn, responses={201: NewTokenOut})
     def create(self, request: Request) -> Response:
         """Create a token. Only this response contains its text."""
-        body = TokenIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        fields, user = body.validated_data, user_of(request)
+        fields, user = TokenIn.of(request).validated_data, user_of(request)
         if slug := fields.pop("team", None):
             fields["team"] = team_for(user, slug)
         row, text = create_token(by=user, made_with=token_of(request), **fields)
@@ -323,8 +315,7 @@ class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericView
         Give the token a new text and a new expiry after the same time. Only this response contains the text.
         With a token the expiry is not put off.
         """
-        body = TokenRotateIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = TokenRotateIn.of(request)
         row = get_object_or_404(self.get_queryset(), pk=pk)
         text = rotate_token(by=user_of(request), token=row, made_with=token_of(request), **body.chosen)
         return new_token(row, text)

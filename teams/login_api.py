@@ -77,8 +77,7 @@ class DeviceLoginView(LoginView):
     )
     def post(self, request: Request) -> Response:
         """Begin a login: show `user_code` to the person, and ask for the token with `device_code`."""
-        body = DeviceLoginIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = DeviceLoginIn.of(request)
         started = device_login.start(**body.validated_data, address=client_address(request._request))
         portal = settings.PORTAL_URL or request.build_absolute_uri("/").rstrip("/")
         page = portal + reverse("teams:device")
@@ -103,6 +102,4 @@ class DeviceTokenView(LoginView):
         The token, once a person has allowed it. Until then 400 with the `code` `authorization_pending` or
         `slow_down`; `access_denied` and `expired_token` are final.
         """
-        body = DeviceTokenIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        return granted(*device_login.answer(body.validated_data["device_code"]))
+        return granted(*device_login.answer(DeviceTokenIn.of(request).validated_data["device_code"]))

@@ -57,7 +57,7 @@ class MemberViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
     @extend_schema(request=MemberIn, responses={201: MemberOut})
     def create(self, request: Request, **_path: Any) -> Response:
         """Add a person by user name. 422 if nobody has it, 409 for a member."""
-        fields = _fields(MemberIn, request)
+        fields = MemberIn.of(request).validated_data
         added = services.add_member(
             by=user_of(request), team=self.team(), username=fields["username"], role=Role(fields["role"])
         )
@@ -67,7 +67,7 @@ class MemberViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
     @extend_schema(request=RoleIn, responses=MemberOut)
     def update(self, request: Request, **_path: Any) -> Response:
         """Change the role of a member. 409 for the only owner."""
-        team, role = self.team(at_least=Role.OWNER), Role(_fields(RoleIn, request)["role"])
+        team, role = self.team(at_least=Role.OWNER), Role(RoleIn.of(request).validated_data["role"])
         services.change_role(by=user_of(request), team=team, member=self.member(team), role=role)
         return Response(MemberOut(self.member(team)).data)
 
@@ -79,9 +79,3 @@ class MemberViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
         team = self.team(at_least=Role.VIEWER if leaves else Role.OWNER)
         services.remove_member(by=user_of(request), team=team, member=self.member(team))
         return Response(status=204)
-
-
-def _fields(shape: type[Input], request: Request) -> dict[str, Any]:
-    body = shape(data=request.data)
-    body.is_valid(raise_exception=True)
-    return dict(body.validated_data)

@@ -557,9 +557,7 @@ class ClosedMonthViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Gener
     @extend_schema(request=ClosedMonthIn, responses={201: ClosedMonthOut})
     def create(self, request: Request) -> Response:
         """Close a month: its figures do not change any more. 409 if it is not the next one, or not over."""
-        body = ClosedMonthIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        month = Month.parse(body.validated_data["month"])
+        month = Month.parse(ClosedMonthIn.of(request).validated_data["month"])
         return Response(ClosedMonthOut(close_month(by=user_of(request), month=month)).data, status=201)
 
 
@@ -581,8 +579,7 @@ class RateViewSet(
     @extend_schema(request=RateIn, responses={201: RateOut})
     def create(self, request: Request) -> Response:
         """Add a rate; 409 if it begins in a closed month."""
-        body = RateIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = RateIn.of(request)
         return Response(RateOut(save_rate(by=user_of(request), **body.validated_data)).data, status=201)
 
     @refuses(409)
@@ -590,8 +587,7 @@ class RateViewSet(
     def update(self, request: Request, pk: str) -> Response:
         """Change a rate that does not apply yet; 409 for one that does."""
         rate = self.get_object()
-        body = RateIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = RateIn.of(request)
         return Response(RateOut(save_rate(by=user_of(request), rate=rate, **body.validated_data)).data)
 
     @refuses(403)
@@ -600,8 +596,7 @@ class RateViewSet(
     def preview(self, request: Request) -> Response:
         """Which devices a rate would price, without saving it; for platform admins."""
         require_admin(user_of(request))
-        body = RateIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = RateIn.of(request)
         if expression := body.validated_data["expression"].strip():
             require_expression(expression)
         found = preview(Rate(**body.validated_data | {"expression": expression}), now=timezone.now())
@@ -612,8 +607,7 @@ class RateViewSet(
     @action(detail=True, methods=["post"])
     def retire(self, request: Request, pk: str) -> Response:
         """End a rate now or later; hours before keep their price. 409 if it has ended or not begun."""
-        body = RetireIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = RetireIn.of(request)
         return Response(
             RateOut(retire_rate(by=user_of(request), rate=self.get_object(), **body.validated_data)).data
         )

@@ -148,8 +148,7 @@ class SavedReportViewSet(
     @extend_schema(request=SavedReportIn, responses={201: SavedReportOut})
     def create(self, request: Request) -> Response:
         """Save a report under a name; the same name again replaces it. 409 if you have saved the most."""
-        body = SavedReportIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = SavedReportIn.of(request)
         saved = save_report(by=user_of(request), now=timezone.now(), **body.validated_data)
         return Response(SavedReportOut(saved).data, status=201)
 
@@ -157,8 +156,7 @@ class SavedReportViewSet(
     def partial_update(self, request: Request, pk: str) -> Response:
         """Begin or stop to mail it."""
         saved = self.get_object()
-        body = MonthlyIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = MonthlyIn.of(request)
         if "monthly" in body.validated_data:
             set_monthly(saved=saved, now=timezone.now(), monthly=body.validated_data["monthly"])
         return Response(SavedReportOut(self.get_object()).data)

@@ -154,8 +154,7 @@ class TelemetryView(APIView):
     def patch(self, request: Request, name: str) -> Response:
         """Change some of it. A secret belongs to one server: with another address, send it again."""
         self.cluster(request, name)
-        body = TelemetryIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = TelemetryIn.of(request)
         changed = change_telemetry(
             name=name,
             by=user_of(request),
@@ -175,8 +174,7 @@ class TelemetryTestView(IdempotentWrites):
         """Read the source now, with what is sent instead of what is stored; nothing is saved."""
         require_admin(user_of(request))
         cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
-        body = TelemetryIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = TelemetryIn.of(request)
         access = TelemetryAccess.objects.filter(cluster=cluster).first() or TelemetryAccess(cluster=cluster)
         for row, names in ((cluster, ADDRESSES), (access, PLAIN)):
             for field, value in body.chosen(names).items():

@@ -71,9 +71,7 @@ class ApprovalRuleViewSet(
         """Create or replace the rule for this team and profile."""
         user = user_of(request)
         require_admin(user)
-        data = ApprovalRuleIn(data=request.data)
-        data.is_valid(raise_exception=True)
-        fields = dict(data.validated_data)
+        fields = ApprovalRuleIn.of(request).validated_data
         fields["approval"] = fields["approval"] or ""
         fields["team"] = team_for(user, fields["team"]) if fields["team"] else None
         slug = fields["profile"]
@@ -123,9 +121,7 @@ class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Generi
     def create(self, request: Request) -> Response:
         """Delegate your approvals in a team."""
         user = user_of(request)
-        data = DelegationIn(data=request.data)
-        data.is_valid(raise_exception=True)
-        fields = dict(data.validated_data)
+        fields = DelegationIn.of(request).validated_data
         team = team_for(user, fields["team"], at_least=Role.LEAD)
         members = {person.username: person for person in people_in(team, at_least=Role.MEMBER)}
         name = fields["to"]
@@ -193,8 +189,6 @@ class ReasonViewSet(
 
     def _save(self, reason: ReasonTemplate | None) -> ReasonTemplate:
         user = user_of(self.request)
-        data = ReasonIn(data=self.request.data)
-        data.is_valid(raise_exception=True)
-        fields = dict(data.validated_data)
+        fields = ReasonIn.of(self.request).validated_data
         fields["team"] = team_for(user, fields["team"], at_least=Role.LEAD) if fields["team"] else None
         return services.save_reason(by=user, reason=reason, **fields)

@@ -127,9 +127,7 @@ class BudgetViewSet(
     @extend_schema(request=BudgetIn, responses={201: BudgetOut})
     def create(self, request: Request) -> Response:
         """Set a budget of a team. Platform admins only."""
-        body = BudgetIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        user, fields = user_of(request), dict(body.validated_data)
+        user, fields = user_of(request), dict(BudgetIn.of(request).validated_data)
         budget = set_budget(by=user, **fields | {"team": team_for(user, fields["team"])})
         return Response(self._shown(budget), status=201)
 
@@ -138,8 +136,7 @@ class BudgetViewSet(
     def update(self, request: Request, pk: str) -> Response:
         """Give the budget these terms from now on; past months keep theirs. Platform admins only."""
         budget = self.get_object()
-        body = TermsIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = TermsIn.of(request)
         return Response(self._shown(change_budget(by=user_of(request), budget=budget, **body.validated_data)))
 
     @extend_schema(responses={204: None})
@@ -228,7 +225,7 @@ class BudgetRequestViewSet(
     @extend_schema(request=BudgetRequestIn, responses={201: BudgetRequestOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
         """Request money or GPU-hours beside a budget, for its current period."""
-        user, fields = user_of(request), self._said(BudgetRequestIn)
+        user, fields = user_of(request), BudgetRequestIn.of(request).validated_data
         budgets = Budget.objects.visible_to(user).select_related("team")
         budget = get_object_or_404(budgets, pk=fields.pop("budget"))
         more = {name: fields[name] or Decimal(0) for name in ("amount", "hours")}
@@ -247,7 +244,7 @@ class BudgetRequestViewSet(
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """Add what was requested, or this much. Platform admins only."""
-        fields = self._said(BudgetGrantIn)
+        fields = BudgetGrantIn.of(request).validated_data
         decided = approve_extra(quota_request=self.get_object(), by=user_of(request), **fields)
         return Response(BudgetRequestOut(decided).data)
 
@@ -257,7 +254,7 @@ class BudgetRequestViewSet(
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
         """Deny the request with a reason. Platform admins only."""
-        fields = self._said(DenyIn)
+        fields = DenyIn.of(request).validated_data
         decided = deny_quota_request(quota_request=self.get_object(), by=user_of(request), **fields)
         return Response(BudgetRequestOut(decided).data)
 
@@ -268,8 +265,3 @@ class BudgetRequestViewSet(
         """Withdraw the request before it is decided."""
         decided = withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
         return Response(BudgetRequestOut(decided).data)
-
-    def _said(self, shape: type[Any]) -> dict[str, Any]:
-        body = shape(data=self.request.data)
-        body.is_valid(raise_exception=True)
-        return dict(body.validated_data)

@@ -407,9 +407,7 @@ class ProfileViewSet(
 
     def _body(self, serializer_class: type[ChangeProfileIn]) -> dict[str, Any]:
         require_admin(user_of(self.request))
-        body = serializer_class(data=self.request.data)
-        body.is_valid(raise_exception=True)
-        return dict(body.validated_data)
+        return dict(serializer_class.of(self.request).validated_data)
 
     def _save(self, profile: Profile | None, definition: ProfileDefinition, *, base: int | None) -> Response:
         dry_run = is_true(self.request, "dry_run")

@@ -83,9 +83,7 @@ class ImportView(IdempotentWrites):
         """Make the catalogue match a file. 422 with `problems`, each with its line."""
         by = user_of(request)
         require_admin(by)
-        body = ImportIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        sent = body.validated_data
+        sent = ImportIn.of(request).validated_data
         definitions = read_definitions(sent["text"], "text")
         if sent["dry_run"]:
             changes = services.plan_import(by=by, definitions=definitions, prune=sent["prune"])
@@ -157,8 +155,7 @@ class PresetsView(IdempotentWrites):
         """Add presets to the catalogue; profiles that are there stay as they are."""
         by = user_of(request)
         require_admin(by)
-        body = PresetsIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = PresetsIn.of(request)
         by_slug = {preset.slug: preset for preset in presets()}
         slugs = body.validated_data["slugs"]
         if unknown := sorted(set(slugs) - set(by_slug)):

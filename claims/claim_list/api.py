@@ -51,9 +51,7 @@ class BulkActionView(APIView):
     @extend_schema(request=BulkIn, responses=OutcomeOut(many=True), parameters=[KEY])
     def post(self, request: Request) -> Response:
         user = user_of(request)
-        data = BulkIn(data=request.data)
-        data.is_valid(raise_exception=True)
-        fields = data.validated_data
+        fields = BulkIn.of(request).validated_data
         claims = bulk.selected_claims(user, fields["claims"])
         bulk_request = bulk.BulkRequest(
             bulk.BulkAction(fields["action"]),

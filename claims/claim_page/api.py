@@ -32,7 +32,7 @@ from claims.claim_page.forms import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetFo
 from claims.claim_page.pods import PodGroup, PodStage, pod_views
 from claims.claim_page.snippets import KINDS, Snippet, claim_snippets, cuda_check, placement_for
 from claims.lifecycle import services as lifecycle_services
-from claims.lifecycle.api import LifecycleActions, detailed, validated_input
+from claims.lifecycle.api import LifecycleActions, detailed
 from claims.lifecycle.consumers import sharing_slots
 from claims.models import Allocation, Claim, ClaimQuerySet
 from claims.observation.observations import observe
@@ -479,7 +479,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     def create(self, request: Request) -> Response:
         """Request GPUs. An approval rule may approve the request automatically."""
         user = user_of(request)
-        fields = validated_input(request, api_types.ClaimIn)
+        fields = api_types.ClaimIn.of(request).validated_data
         fields["team"] = api_types.team_named(fields["team"], user)
         fields["cluster"] = api_types.cluster_named(fields["cluster"])
         fields["profile"] = api_types.profile_named(fields["profile"], user)
@@ -519,7 +519,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
 
         If a lead and a platform admin have to agree, the claim stays `requested` after the first consent.
         """
-        fields, user = validated_input(request, api_types.ApproveIn), user_of(request)
+        fields, user = api_types.ApproveIn.of(request).validated_data, user_of(request)
         slug = fields.pop("profile")
         profile = api_types.profile_named(slug, user) if slug else None
         parts = tuple((row["profile"], row["devices"]) for row in fields.pop("together"))
@@ -534,7 +534,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
         """Deny the request with a reason."""
-        fields = validated_input(request, api_types.DenyIn)
+        fields = api_types.DenyIn.of(request).validated_data
         return self.claim_response(
             approvals_decide.deny(claim=self.get_object(), by=user_of(request), **fields)
         )
@@ -543,7 +543,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
         """Withdraw a request before it is decided."""
-        fields = validated_input(request, api_types.EndIn)
+        fields = api_types.EndIn.of(request).validated_data
         return self.claim_response(
             lifecycle_services.withdraw(claim=self.get_object(), by=user_of(request), **fields)
         )
@@ -552,7 +552,7 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     @action(detail=True, methods=["post"])
     def release(self, request: Request, pk: str) -> Response:
         """Release the claim. What happens to running pods is its `end_policy`."""
-        fields = validated_input(request, api_types.EndIn)
+        fields = api_types.EndIn.of(request).validated_data
         return self.claim_response(
             lifecycle_services.release(claim=self.get_object(), by=user_of(request), **fields)
         )

@@ -148,9 +148,7 @@ class DecideView(IdempotentWrites):
 
     @extend_schema(request=DecideIn, responses=DecisionsOut)
     def post(self, request: Request) -> Response:
-        data = DecideIn(data=request.data)
-        data.is_valid(raise_exception=True)
-        fields = data.validated_data
+        fields = DecideIn.of(request).validated_data
         decision, preview, note = Decision(fields["decision"]), fields["preview"], fields["note"]
         if decision == Decision.DENY and not preview and not note.strip():
             raise Invalid("Give a reason. The requester will see it.", field="note")
@@ -227,8 +225,7 @@ class CommentsView(APIView):
     @extend_schema(request=CommentIn, responses={201: CommentOut}, parameters=[KEY])
     def post(self, request: Request, claim_id: UUID) -> Response:
         """Comment. From somebody who may decide on a pending claim, it is a question."""
-        data = CommentIn(data=request.data)
-        data.is_valid(raise_exception=True)
+        data = CommentIn.of(request)
         comment = comment_on_claim(
             claim=self.claim(claim_id),
             by=user_of(request),
@@ -260,8 +257,7 @@ class QuotaCommentsView(APIView):
     )
     def post(self, request: Request, request_id: UUID) -> Response:
         """Comment. From a platform admin on a pending request, it is a question."""
-        data = CommentIn(data=request.data)
-        data.is_valid(raise_exception=True)
+        data = CommentIn.of(request)
         comment = comment_on_quota_request(
             quota_request=self.quota_request(request_id),
             by=user_of(request),

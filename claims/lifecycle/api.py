@@ -121,7 +121,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
         """Extend the claim: at once where a rule allows it, else `status` is `waiting`."""
-        fields = validated_input(request, ExtendIn)
+        fields = ExtendIn.of(request).validated_data
         key = idempotency.idempotency_key(request)
         extension = extend(claim=self.get_object(), by=user_of(request), key=key, **fields)
         return Response(ExtensionOut(extension).data, status=status.HTTP_201_CREATED)
@@ -130,14 +130,14 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @action(detail=True, methods=["post"])
     def shorten(self, request: Request, pk: str) -> Response:
         """Shorten the claim. It can be extended to the granted end again without approval."""
-        fields = validated_input(request, ShortenIn)
+        fields = ShortenIn.of(request).validated_data
         return self.claim_response(shorten(claim=self.get_object(), by=user_of(request), **fields))
 
     @extend_schema(request=TransferIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
     def transfer(self, request: Request, pk: str) -> Response:
         """Make another member of the team the owner."""
-        claim, name = self.get_object(), validated_input(request, TransferIn)["to"]
+        claim, name = self.get_object(), TransferIn.of(request).validated_data["to"]
         to = next((person for person in eligible_owners(claim.team) if person.username == name), None)
         if to is None:
             raise Invalid(f"{claim.team} has no member {name}.", field="to")
@@ -150,7 +150,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         Request a replacement: another count, profile or duration. This claim is released when the new one
         holds its devices; until then quota is charged for the larger of both.
         """
-        fields, user = validated_input(request, ResizeIn), user_of(request)
+        fields, user = ResizeIn.of(request).validated_data, user_of(request)
         if "profile" in fields:
             fields["profile"] = api_types.profile_named(fields["profile"], user)
         if "together" in fields:
@@ -164,7 +164,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @action(detail=True, methods=["post"])
     def evict(self, request: Request, pk: str) -> Response:
         """Evict the pods that still hold devices of an ended claim, if its end policy allows it."""
-        fields = validated_input(request, api_types.EndIn)
+        fields = api_types.EndIn.of(request).validated_data
         return self.claim_response(evict(claim=self.get_object(), by=user_of(request), **fields))
 
     @extend_schema(responses=ExtensionOut(many=True), filters=False)
@@ -178,7 +178,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     @action(detail=True, methods=["post"])
     def accept(self, request: Request, pk: str) -> Response:
         """Accept the object that somebody recreated with the approved spec. Platform admins only."""
-        fields = validated_input(request, AcceptIn)
+        fields = AcceptIn.of(request).validated_data
         return self.claim_response(accept_object(claim=self.get_object(), by=user_of(request), **fields))
 
     @extend_schema(request=None, responses={202: api_types.ClaimDetailOut})
@@ -237,7 +237,7 @@ class ExtensionViewSet(
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """Approve the extension."""
-        fields = validated_input(request, ApproveExtensionIn)
+        fields = ApproveExtensionIn.of(request).validated_data
         decided = approve_extension(extension=self.get_object(), by=user_of(request), **fields)
         return Response(ExtensionOut(decided).data)
 
@@ -246,7 +246,7 @@ class ExtensionViewSet(
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
         """Deny the extension with a reason."""
-        fields = validated_input(request, api_types.DenyIn)
+        fields = api_types.DenyIn.of(request).validated_data
         decided = deny_extension(extension=self.get_object(), by=user_of(request), **fields)
         return Response(ExtensionOut(decided).data)
 
@@ -257,9 +257,3 @@ class ExtensionViewSet(
         return Response(
             ExtensionOut(withdraw_extension(extension=self.get_object(), by=user_of(request))).data
         )
-
-
-def validated_input(request: Request, serializer: type[BaseSerializer[Any]]) -> dict[str, Any]:
-    body = serializer(data=request.data)
-    body.is_valid(raise_exception=True)
-    return dict(body.validated_data)

@@ -149,9 +149,7 @@ class QuotaViewSet(
     def create(self, request: Request) -> Response:
         """Set a limit of a team: of a device class, a profile, or its claims. Platform admins only."""
         user = user_of(request)
-        serializer = api_types.QuotaIn(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        fields = dict(serializer.validated_data)
+        fields = api_types.QuotaIn.of(request).validated_data
         fields["team"] = team_for(user, fields["team"])
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
         quota = services.set_quota(by=user, **fields)
@@ -199,8 +197,7 @@ class EnforcementView(APIView):
     def put(self, request: Request, name: str) -> Response:
         """Write the ResourceQuotas of all teams now, or remove them. The same again repairs drift."""
         cluster = self.cluster(request, name)
-        body = EnforcementIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = EnforcementIn.of(request)
         cluster = write_quotas(name=name, write=body.validated_data["enforced"], by=user_of(request))
         after_commit(write_cluster, str(cluster.pk))
         return Response(_enforcement(cluster), status=status.HTTP_202_ACCEPTED)
@@ -238,7 +235,7 @@ class QuotaRequestViewSet(
     def create(self, request: Request) -> Response:
         """Request a limit of `devices` for a team, until a time or permanently."""
         user = user_of(request)
-        fields = self._said(api_types.QuotaRequestIn)
+        fields = api_types.QuotaRequestIn.of(request).validated_data
         fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
         serializer = services.request_quota(by=user, key=idempotency.idempotency_key(request), **fields)
@@ -249,7 +246,7 @@ class QuotaRequestViewSet(
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """Approve the requested limit or a lower one. Platform admins only."""
-        fields = self._said(api_types.QuotaGrantIn)
+        fields = api_types.QuotaGrantIn.of(request).validated_data
         serializer = services.approve_quota_request(
             quota_request=self.get_object(), by=user_of(request), **fields
         )
@@ -260,7 +257,7 @@ class QuotaRequestViewSet(
     @action(detail=True, methods=["post"])
     def deny(self, request: Request, pk: str) -> Response:
         """Deny the request with a reason. Platform admins only."""
-        fields = self._said(api_types.DenyIn)
+        fields = api_types.DenyIn.of(request).validated_data
         serializer = services.deny_quota_request(
             quota_request=self.get_object(), by=user_of(request), **fields
         )
@@ -272,8 +269,3 @@ class QuotaRequestViewSet(
         """Withdraw the request before it is decided."""
         serializer = services.withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
         return Response(QuotaRequestOut(serializer).data)
-
-    def _said(self, shape: type[Any]) -> dict[str, Any]:
-        serializer = shape(data=self.request.data)
-        serializer.is_valid(raise_exception=True)
-        return dict(serializer.validated_data)

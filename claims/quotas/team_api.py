@@ -85,10 +85,8 @@ class NamespaceView(APIView):
     )
     def put(self, request: Request, slug: str, cluster: str) -> Response:
         """Set the namespace. 409 if another team has it, or while the team has live claims there."""
-        body = NamespaceIn(data=request.data)
         team, row = admin_team(request, slug), self._cluster(cluster)
-        body.is_valid(raise_exception=True)
-        namespace = body.validated_data["namespace"]
+        namespace = NamespaceIn.of(request).validated_data["namespace"]
         set_namespace(by=user_of(request), team=team, cluster=row, namespace=namespace)
         return Response({"cluster": row.name, "namespace": namespace})
 

@@ -273,8 +273,7 @@ class ManifestImportView(APIView):
     def post(self, request: Request) -> Response:
         """Read a file of manifests; nothing is created."""
         user = require_member(request._request)
-        sent = ManifestImportIn(data=request.data)
-        sent.is_valid(raise_exception=True)
+        sent = ManifestImportIn.of(request)
         return Response(
             ManifestImportOut(import_for(user, sent.validated_data["text"], sent.validated_data["name"])).data
         )

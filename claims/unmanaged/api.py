@@ -89,9 +89,7 @@ class AdoptView(IdempotentWrites):
     def post(self, request: Request, uid: str) -> Response:
         user = user_of(request)
         row = unmanaged_objects(ResourceClaim, user).filter(uid=uid).first() or _adopted_object(uid, user)
-        serializer = AdoptIn(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        fields = dict(serializer.validated_data)
+        fields = AdoptIn.of(request).validated_data
         owner = User.objects.filter(username=fields["owner"]).first()
         if owner is None:
             raise Invalid(f"There is no person {fields['owner']}.")

@@ -35,9 +35,7 @@ class KubernetesLoginView(LoginView):
     )
     def post(self, request: Request) -> Response:
         """A token of at most an hour for that of a pod, whose service account an owner has allowed."""
-        body = KubernetesLoginIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        return granted(*services.exchange(**body.validated_data))
+        return granted(*services.exchange(**KubernetesLoginIn.of(request).validated_data))
 
 
 class WorkloadIdentityOut(serializers.ModelSerializer[WorkloadIdentity]):
@@ -83,9 +81,7 @@ class WorkloadIdentityViewSet(IdempotentWrites, viewsets.GenericViewSet[Workload
     def create(self, request: Request, slug: str, name: str) -> Response:
         """Allow pods with a service account of the cluster to act as this one."""
         account = self._account(at_least=Role.OWNER)
-        body = WorkloadIdentityIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        fields: dict[str, Any] = body.validated_data
+        fields: dict[str, Any] = WorkloadIdentityIn.of(request).validated_data
         row = services.allow(by=user_of(request), account=account, **fields)
         return Response(WorkloadIdentityOut(row).data, status=201)
 

@@ -141,7 +141,7 @@ class WebhookViewSet(
     @extend_schema(request=WebhookIn, responses={201: NewWebhookOut})
     def create(self, request: Request) -> Response:
         """Add a webhook: for leads one of their team, for platform admins also one of the portal."""
-        fields = self._fields(WebhookIn)
+        fields = WebhookIn.of(request).validated_data
         slug = fields.pop("team")
         team = team_for(user_of(request), slug, at_least=Role.LEAD) if slug else None
         webhook, secret = services.create_webhook(
@@ -153,7 +153,7 @@ class WebhookViewSet(
     @extend_schema(request=ChangeWebhookIn, responses=WebhookOut)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change it, or switch it on or off. The secret stays."""
-        webhook, fields = self.get_object(), self._fields(ChangeWebhookIn)
+        webhook, fields = self.get_object(), ChangeWebhookIn.of(request).validated_data
         internal = fields.pop("internal", None)
         services.change_webhook(by=user_of(request), webhook=webhook, is_internal=internal, **fields)
         return Response(WebhookOut(self.get_object()).data)
@@ -185,11 +185,6 @@ class WebhookViewSet(
         """Deliver everything again that failed for good, each with the id that it had."""
         number = services.replay_failed(by=user_of(request), webhook=self.get_object())
         return Response({"replayed": number}, status=202)
-
-    def _fields(self, shape: type[Input]) -> dict[str, Any]:
-        body = shape(data=self.request.data)
-        body.is_valid(raise_exception=True)
-        return dict(body.validated_data)
 
 
 @needs(Scope.ADMIN)

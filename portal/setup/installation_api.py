@@ -66,7 +66,5 @@ class SettingsView(APIView):
     def patch(self, request: Request) -> Response:
         """Change some of them."""
         require_admin(user_of(request))
-        body = SettingsIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        save_installation(by=user_of(request), **body.validated_data)
+        save_installation(by=user_of(request), **SettingsIn.of(request).validated_data)
         return Response(SettingsOut(Installation.load()).data)

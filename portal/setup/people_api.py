@@ -90,9 +90,7 @@ class PersonViewSet(
     def partial_update(self, request: Request, pk: str) -> Response:
         """Make a person platform admin or end that; mark a break-glass account; deactivate or reactivate."""
         by, person = user_of(request), self.get_object()
-        body = PersonIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        change_person(by=by, person=person, **body.validated_data)
+        change_person(by=by, person=person, **PersonIn.of(request).validated_data)
         row = User.objects.prefetch_related("memberships__team").get(pk=person.pk)
         return Response(PersonOut(row).data)
 
@@ -153,9 +151,7 @@ class InvitationViewSet(
     def create(self, request: Request) -> Response:
         """Invite an address by mail. Inviting it again renews the link; the earlier one ends."""
         require_admin(user_of(request))
-        body = InvitationIn(data=request.data)
-        body.is_valid(raise_exception=True)
-        fields = dict(body.validated_data)
+        fields = InvitationIn.of(request).validated_data
         slug = fields["team"]
         fields["team"] = Team.objects.active().filter(slug=slug).first() if slug else None
         if slug and fields["team"] is None:
@@ -206,9 +202,6 @@ class MemberRequestView(IdempotentWrites, APIView):
         Ask the owners of a team, without one the platform admins, to add somebody. Leads only; 409 if they
         were asked for the same person and role today.
         """
-        body = MemberRequestIn(data=request.data)
-        team = team_for(user_of(request), slug)
-        body.is_valid(raise_exception=True)
-        fields = body.validated_data | {"role": Role(body.validated_data["role"])}
-        asked = ask_for_member(by=user_of(request), team=team, **fields)
+        team, fields = team_for(user_of(request), slug), MemberRequestIn.of(request).validated_data
+        asked = ask_for_member(by=user_of(request), team=team, **fields | {"role": Role(fields["role"])})
         return Response({"asked": [person.username for person in asked]})

@@ -171,7 +171,7 @@ class IdentityProviderViewSet(
         """Add a provider. 409 if its slug, or its issuer with this client, is taken."""
         by = user_of(request)
         require_admin(by)
-        saved = services.add_provider(by=by, **_fields(IdentityProviderIn, request))
+        saved = services.add_provider(by=by, **IdentityProviderIn.of(request).validated_data)
         return Response(self._out(saved), status=201)
 
     @refuses(403, 404, 409)
@@ -179,7 +179,8 @@ class IdentityProviderViewSet(
     def partial_update(self, request: Request, slug: str) -> Response:
         """Change, enable or disable a provider."""
         by, provider = user_of(request), self.get_object()
-        services.change_provider(by=by, provider=provider, **_fields(ChangeIdentityProviderIn, request))
+        fields = ChangeIdentityProviderIn.of(request).validated_data
+        services.change_provider(by=by, provider=provider, **fields)
         return Response(self._out(provider))
 
     @refuses(403, 404, 409)
@@ -195,8 +196,8 @@ class IdentityProviderViewSet(
     @action(detail=True, methods=["post"])
     def secret(self, request: Request, slug: str) -> Response:
         """Replace the client secret, from the next sign-in on."""
-        provider = self.get_object()
-        services.set_secret(by=user_of(request), provider=provider, **_fields(ClientSecretIn, request))
+        provider, fields = self.get_object(), ClientSecretIn.of(request).validated_data
+        services.set_secret(by=user_of(request), provider=provider, **fields)
         return Response(self._out(provider))
 
     @refuses(403, 404)
@@ -305,7 +306,7 @@ class GroupRuleViewSet(
 
 def _rule_fields(request: Request) -> dict[str, Any]:
     """Return the arguments of `save_rule`. Raises Invalid for what does not exist."""
-    fields = _fields(GroupRuleIn, request)
+    fields = GroupRuleIn.of(request).validated_data
     provider = IdentityProvider.objects.filter(slug=fields["provider"]).first()
     if provider is None:
         raise Invalid(f"There is no identity provider {fields['provider']}.", field="provider")
@@ -313,9 +314,3 @@ def _rule_fields(request: Request) -> dict[str, Any]:
     if fields["team"] and team is None:
         raise Invalid(f"There is no team {fields['team']}.", field="team")
     return {"provider": provider, "pattern": fields["group"], "team": team, "role": fields["role"]}
-
-
-def _fields(shape: type[Input], request: Request) -> dict[str, Any]:
-    body = shape(data=request.data)
-    body.is_valid(raise_exception=True)
-    return dict(body.validated_data)

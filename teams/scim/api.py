@@ -59,8 +59,7 @@ class ScimView(IdempotentWrites, APIView):
     @extend_schema(operation_id="identity_provider_scim_token", request=RotateIn, responses={201: NewScimOut})
     def post(self, request: Request, slug: str) -> Response:
         """Make a token, or give the one that there is a new text. Only this response contains it."""
-        body = RotateIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = RotateIn.of(request)
         provider = provider_for(request._request, slug)
         _token, text = create_scim_token(by=user_of(request), provider=provider, **body.chosen)
         return Response({**_out(scim_use(provider)), "token": text}, status=201)

@@ -95,6 +95,5 @@ class IdlePolicyView(APIView):
     def put(self, request: Request) -> Response:
         """Change it, from the next run on. Platform admins only."""
         require_admin(user_of(request))
-        body = IdlePolicyIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = IdlePolicyIn.of(request)
         return Response(IdlePolicyOut(change_policy(by=user_of(request), **body.validated_data)).data)

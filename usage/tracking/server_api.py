@@ -97,8 +97,7 @@ class TrackingServerViewSet(
     def create(self, request: Request) -> Response:
         """Add the server of a team, or of the installation. 409 if it has one."""
         require_admin(user_of(request))
-        body = TrackingServerIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = TrackingServerIn.of(request)
         slug = body.validated_data["team"]
         team = get_object_or_404(Team.objects.active(), slug=slug) if slug else None
         saved = save_server(by=user_of(request), team=team, secret=body.secret_given(), **body.values())
@@ -110,8 +109,7 @@ class TrackingServerViewSet(
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change address, CA or secret."""
         server = self.get_object()
-        body = ChangeTrackingServerIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = ChangeTrackingServerIn.of(request)
         saved = save_server(by=user_of(request), server=server, secret=body.secret_given(), **body.values())
         return Response(TrackingServerOut(saved).data)
 
@@ -163,8 +161,7 @@ class RunsLinksView(IdempotentWrites):
     def put(self, request: Request) -> Response:
         """Set or remove one link; the answer has all. Again, it changes nothing."""
         require_admin(user_of(request))
-        body = RunsLinkIn(data=request.data)
-        body.is_valid(raise_exception=True)
+        body = RunsLinkIn.of(request)
         slug = body.validated_data["team"]
         team = get_object_or_404(Team.objects.active(), slug=slug) if slug else None
         set_runs_link(by=user_of(request), team=team, url=body.validated_data["url"])
