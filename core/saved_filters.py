@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import Resolver404, resolve
@@ -21,6 +20,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from core.errors import Conflict, Invalid, PortalError
 from core.models import SavedFilter
+from core.transactions import unless_taken
 
 MOST = 20  # of one list, for one person
 MAX_QUERY = 2000
@@ -60,14 +60,8 @@ def save_filter(
 def rename_filter(*, saved: SavedFilter, name: str) -> None:
     """Raises Invalid, Conflict."""
     name = _valid_name(name)
-    is_taken = False
-    try:
-        with transaction.atomic():
-            SavedFilter.objects.filter(pk=saved.pk).update(name=name)
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise Conflict(f"You have already saved filters of {saved.title} as “{name}”.")
+    with unless_taken(Conflict(f"You have already saved filters of {saved.title} as “{name}”.")):
+        SavedFilter.objects.filter(pk=saved.pk).update(name=name)
 
 
 def make_default(*, saved: SavedFilter, is_default: bool) -> None:

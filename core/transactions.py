@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +13,11 @@ from typing import Any
 
 import structlog
 from celery import Task
-from django.db import DEFAULT_DB_ALIAS, transaction
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, transaction
 from django.db.models import Model, QuerySet
 from kombu.exceptions import OperationalError
+
+from core.errors import PortalError
 
 log = structlog.get_logger(__name__)
 # What is known of the writes of this request: "" nothing was saved, "was" or "may have been".
@@ -40,6 +44,16 @@ class ServiceTransaction(transaction.Atomic):
 
 
 service = ServiceTransaction(DEFAULT_DB_ALIAS, savepoint=True, durable=False)
+
+
+@contextmanager
+def unless_taken(refusal: PortalError) -> Iterator[None]:
+    """Write as a service; raise `refusal` instead if a constraint refuses what somebody else has."""
+    try:
+        with service:
+            yield
+    except IntegrityError:
+        raise refusal from None
 
 
 def lock_row[M: Model](rows: QuerySet[M], pk: Any) -> M:

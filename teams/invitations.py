@@ -13,12 +13,12 @@ from uuid import UUID
 from django.contrib.auth.password_validation import validate_password
 from django.core import signing
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from core.errors import Conflict, Invalid, PortalError
 from core.models import Installation
-from core.transactions import service
+from core.transactions import service, unless_taken
 from teams.access import require_admin
 from teams.models import Invitation, Membership, Role, Team, User, record_change
 from teams.names import require_free
@@ -114,15 +114,11 @@ def accept_as_new(*, token: str, username: str, name: tuple[str, str], password:
     person = User(username=username, email=invitation.email, first_name=first_name, last_name=last_name)
     _require_password(password, person)
     person.set_password(password)
-    is_taken = False
-    try:
-        with service:
-            person.save(force_insert=True)
-            _accept(invitation, person)
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise Conflict(f"The user name “{username}” is taken. Choose another one.", field="username")
+    with unless_taken(
+        Conflict(f"The user name “{username}” is taken. Choose another one.", field="username")
+    ):
+        person.save(force_insert=True)
+        _accept(invitation, person)
     return person
 
 

@@ -13,13 +13,12 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.hashers import make_password
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError
 from django.db.models import F, Max, QuerySet
 
 from core.errors import Conflict, Invalid
 from core.inputs import validate_name
 from core.scopes import Scope
-from core.transactions import service
+from core.transactions import service, unless_taken
 from teams.access import require_role
 from teams.models import ApiToken, Membership, Role, Team, User, record_change
 from teams.tokens import DEFAULT_OVERLAP, DEFAULT_SCOPES, create_token, rotate_token
@@ -65,17 +64,11 @@ def create_service_account(*, by: User, team: Team, name: str, role: Role = Role
         password=make_password(None),
         service_of=team,
     )
-    is_taken = False
-    try:
-        with service:
-            account.save(force_insert=True)
-            Membership.objects.create(user=account, team=team, role=role)
-            change = f"service account {name}: created as {role.label}"
-            record_change(by=by, of=team, change=change, action="service_account.created")
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise Conflict(f"{team} has a service account “{name}” already.", field="name")
+    with unless_taken(Conflict(f"{team} has a service account “{name}” already.", field="name")):
+        account.save(force_insert=True)
+        Membership.objects.create(user=account, team=team, role=role)
+        change = f"service account {name}: created as {role.label}"
+        record_change(by=by, of=team, change=change, action="service_account.created")
     return account
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Q
 from django.dispatch import Signal
 
 from core.errors import Conflict, Forbidden, Invalid
-from core.transactions import service
+from core.transactions import service, unless_taken
 from teams.access import require_admin, require_role
 from teams.models import Membership, Role, Team, User, record_change
 from teams.sessions import end_sessions
@@ -163,18 +163,12 @@ SERIES = 5  # chart colors
 def create_team(*, by: User, slug: str, title: str, owner: User | None = None) -> Team:
     """Create a team with its first owner. Raises Forbidden, and Conflict if the name is taken."""
     require_admin(by)
-    is_taken = False
-    try:
-        with service:
-            team = Team.objects.create(slug=slug, title=title, series=Team.objects.count() % SERIES + 1)
-            record_change(by=by, of=team, change=f"created: {title}")
-            if owner is not None:
-                Membership.objects.create(user=owner, team=team, role=Role.OWNER)
-                _record_added(by, team, owner.username, Role.OWNER)
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise Conflict(f"A team “{slug}” exists already.", field="slug")
+    with unless_taken(Conflict(f"A team “{slug}” exists already.", field="slug")):
+        team = Team.objects.create(slug=slug, title=title, series=Team.objects.count() % SERIES + 1)
+        record_change(by=by, of=team, change=f"created: {title}")
+        if owner is not None:
+            Membership.objects.create(user=owner, team=team, role=Role.OWNER)
+            _record_added(by, team, owner.username, Role.OWNER)
     return team
 
 

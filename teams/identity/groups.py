@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
-
 from core.errors import Conflict
-from core.transactions import service
+from core.transactions import service, unless_taken
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import AccessChange, apply, lock_people, lock_rules
 from teams.models import User
@@ -107,30 +105,23 @@ def save_group(
 
     Raises Conflict if SCIM keeps another group of this name or external id.
     """
-    scim, is_taken = ExternalGroup.Keeper.SCIM, False
-    try:
-        with transaction.atomic():
-            lock_rules()
-            if group is None:
-                told = ExternalGroup.objects.filter(
-                    provider=provider, name=name, kept_by=ExternalGroup.Keeper.CLAIM
-                )
-                if told.update(kept_by=scim, external_id=external_id):
-                    saved = ExternalGroup.objects.get(provider=provider, name=name)
-                else:
-                    saved = ExternalGroup.objects.create(
-                        provider=provider, name=name, external_id=external_id, kept_by=scim
-                    )
+    scim = ExternalGroup.Keeper.SCIM
+    with unless_taken(Conflict(f"{provider.title} has another group {name}.", field="name")):
+        lock_rules()
+        if group is None:
+            told = ExternalGroup.objects.filter(
+                provider=provider, name=name, kept_by=ExternalGroup.Keeper.CLAIM
+            )
+            if told.update(kept_by=scim, external_id=external_id):
+                saved = ExternalGroup.objects.get(provider=provider, name=name)
             else:
-                ExternalGroup.objects.filter(pk=group.pk).update(
-                    name=name, external_id=external_id, kept_by=scim
+                saved = ExternalGroup.objects.create(
+                    provider=provider, name=name, external_id=external_id, kept_by=scim
                 )
-                saved = ExternalGroup.objects.get(pk=group.pk)
-            apply(_members_of(saved), by=by)
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise Conflict(f"{provider.title} has another group {name}.", field="name")
+        else:
+            ExternalGroup.objects.filter(pk=group.pk).update(name=name, external_id=external_id, kept_by=scim)
+            saved = ExternalGroup.objects.get(pk=group.pk)
+        apply(_members_of(saved), by=by)
     return saved
 
 

@@ -19,13 +19,13 @@ from typing import Any
 from allauth.socialaccount.models import SocialAccount
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from cluster.credentials import seal_fields
 from core.errors import PortalError
 from core.text import one_line
-from core.transactions import service
+from core.transactions import service, unless_taken
 from teams.identity.groups import set_groups_of
 from teams.identity.models import GroupRule, IdentityGrant, IdentityProvider
 from teams.identity.rules import AccessChange
@@ -273,14 +273,10 @@ def _new_person(provider: IdentityProvider, identity: Identity) -> User:
         email=email,
     )
     person.set_unusable_password()
-    is_taken = False
-    try:
-        with transaction.atomic():
-            person.save(force_insert=True)
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise SignInRefused(f"Somebody has taken the user name {person.username} just now. Sign in again.")
+    with unless_taken(
+        SignInRefused(f"Somebody has taken the user name {person.username} just now. Sign in again.")
+    ):
+        person.save(force_insert=True)
     return person
 
 
@@ -295,14 +291,8 @@ def _is_admitted(provider: IdentityProvider, identity: Identity) -> bool:
 
 def link(provider: IdentityProvider, subject: str, person: User) -> None:
     """Let a person sign in through the provider from now on. Raises SignInRefused if it is another's."""
-    is_taken = False
-    try:
-        with transaction.atomic():
-            SocialAccount.objects.create(provider=provider.slug, uid=subject, user=person)
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise SignInRefused(f"This account of {provider.title} belongs to somebody else here.")
+    with unless_taken(SignInRefused(f"This account of {provider.title} belongs to somebody else here.")):
+        SocialAccount.objects.create(provider=provider.slug, uid=subject, user=person)
     record_change(
         by=person,
         of=person,

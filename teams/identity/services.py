@@ -11,7 +11,6 @@ from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -19,7 +18,7 @@ from cluster.credentials import reseal, seal_fields, unseal_fields
 from core.errors import Conflict, Invalid
 from core.inputs import validate_name
 from core.models import Installation
-from core.transactions import service
+from core.transactions import service, unless_taken
 from teams.access import require_admin
 from teams.identity.discovery import require_address
 from teams.identity.models import ExternalGroup, GroupRule, IdentityGrant, IdentityProvider
@@ -72,15 +71,9 @@ def add_provider(
         raise Invalid(f"“{slug}” is another way to sign in. Choose another name.", field="slug")
     provider = IdentityProvider(slug=slug, **_sound(fields))
     _keep_secret(provider, secret)
-    is_taken = False
-    try:
-        with transaction.atomic():
-            provider.save(force_insert=True)
-            record_change(by=by, of=provider, change=f"added: {provider.issuer}")
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise _taken(slug)
+    with unless_taken(_taken(slug)):
+        provider.save(force_insert=True)
+        record_change(by=by, of=provider, change=f"added: {provider.issuer}")
     if enabled:
         set_enabled(by=by, provider=provider, enabled=True)
     return provider
@@ -96,33 +89,25 @@ def change_provider(
     people.
     """
     require_admin(by)
-    is_taken = False
     sound = _sound(fields)
     if enabled is not None:
         lock_rules(exclusive=True)  # before the row, as `set_enabled` does
-    try:
-        with transaction.atomic():
-            saved = _locked(provider)
-            changed = {name: value for name, value in sound.items() if getattr(saved, name) != value}
-            rows = [
-                (FIELDS[name], shown(getattr(saved, name)), shown(value)) for name, value in changed.items()
-            ]
-            for name, value in changed.items():
-                setattr(saved, name, value)
-            if {"issuer", "client_id"} & set(changed):
-                saved.sealed, saved.secret_set_at, saved.enabled = b"", None, False
-                IdentityGrant.objects.filter(provider=saved).delete()
-                _end_sessions(saved)
-            if "issuer" in changed:
-                unlink_everybody(saved)
-            if changed:
-                saved.save()
-                text = ", ".join(f"{label} {old} → {new}" for label, old, new in rows)
-                record_change(by=by, of=saved, change=text, values=rows)
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise _taken(provider.slug)
+    with unless_taken(_taken(provider.slug)):
+        saved = _locked(provider)
+        changed = {name: value for name, value in sound.items() if getattr(saved, name) != value}
+        rows = [(FIELDS[name], shown(getattr(saved, name)), shown(value)) for name, value in changed.items()]
+        for name, value in changed.items():
+            setattr(saved, name, value)
+        if {"issuer", "client_id"} & set(changed):
+            saved.sealed, saved.secret_set_at, saved.enabled = b"", None, False
+            IdentityGrant.objects.filter(provider=saved).delete()
+            _end_sessions(saved)
+        if "issuer" in changed:
+            unlink_everybody(saved)
+        if changed:
+            saved.save()
+            text = ", ".join(f"{label} {old} → {new}" for label, old, new in rows)
+            record_change(by=by, of=saved, change=text, values=rows)
     if enabled is not None:
         set_enabled(by=by, provider=saved, enabled=enabled)
     return saved

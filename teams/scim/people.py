@@ -19,11 +19,10 @@ from uuid import UUID
 from allauth.socialaccount.models import SocialAccount
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from core.transactions import lock_row
+from core.transactions import lock_row, unless_taken
 from teams import services
 from teams.identity.groups import change_members
 from teams.identity.models import ExternalGroup, IdentityProvider
@@ -86,15 +85,8 @@ def create(provider: IdentityProvider, person: ProvisionedPerson) -> ScimUser:
     keeps this user already, or must not keep the account.
     """
     person.require_sound()
-    is_taken = False
-    try:
-        with transaction.atomic():
-            row = _create(provider, person)
-    except IntegrityError:  # another request was first
-        is_taken = True
-    if is_taken:
-        raise NotUnique(f"{provider.title} has another user {person.user_name}.")
-    return row
+    with unless_taken(NotUnique(f"{provider.title} has another user {person.user_name}.")):
+        return _create(provider, person)
 
 
 def _create(provider: IdentityProvider, person: ProvisionedPerson) -> ScimUser:
@@ -175,14 +167,8 @@ def locked(provider: IdentityProvider, pk: UUID) -> ScimUser | None:
 def change(row: ScimUser, person: ProvisionedPerson) -> None:
     """Make the person of the locked `row` what the provider says. Raises InvalidValue, NotUnique."""
     person.require_sound()
-    is_taken = False
-    try:
-        with transaction.atomic():
-            _write(row, person)
-    except IntegrityError:
-        is_taken = True
-    if is_taken:
-        raise NotUnique(f"{person.user_name} is the name of somebody else.")
+    with unless_taken(NotUnique(f"{person.user_name} is the name of somebody else.")):
+        _write(row, person)
 
 
 def _write(row: ScimUser, person: ProvisionedPerson) -> None:
