@@ -18,10 +18,10 @@ from claims.approvals import pending
 from claims.approvals.authority import approval_stage, deciders, without_requester
 from claims.approvals.rules import Rules
 from claims.models import Approval, Claim
+from claims.notices import notify_of
 from claims.states import ClaimState
 from core.times import duration
 from notify.models import NoticeKind
-from notify.services import notify
 from teams.models import User
 
 AT_ONCE = 200  # undecided requests in memory
@@ -62,11 +62,11 @@ def _escalate(claim: Claim, rules: Rules, now: datetime) -> bool:
 
 def _notify_admins(claim: Claim, admins: Iterable[User], *, waited: str) -> None:
     """Notify platform admins that the leads have not decided in time."""
-    notify(
+    notify_of(
+        claim,
         admins,
         kind=NoticeKind.DECIDE,
         key=f"escalated:{claim.pk}",
-        team_id=claim.team_id,
         title=f"{claim} of {claim.team} has waited for a decision for {waited}",
         body=f"The leads of {claim.team} have not decided. Now it waits for you too.",
         url=reverse("claims:approval", args=[claim.pk]),

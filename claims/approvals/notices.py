@@ -18,6 +18,7 @@ from claims.approvals.authority import (
 )
 from claims.approvals.rules import EffectiveRule
 from claims.models import Claim, Comment, Delegation, QuotaRequest
+from claims.notices import notify_of
 from claims.plans.changes import claim_size
 from claims.states import ClaimState
 from core.times import utc_moment
@@ -44,11 +45,11 @@ def notify_deciders(
     ]
     if first_approval is not None:
         body.append(f"{person_label(first_approval.by)} gave the first approval.")
-    notify(
+    notify_of(
+        claim,
         deciders_on(claim, effective_rule, leads),
         kind=NoticeKind.DECIDE,
         key=f"ask:{claim.pk}:{stage}:{claim.state_since.timestamp():.0f}:{claim.spec_hash[:8]}",
-        team_id=claim.team_id,
         title=f"{claim} waits for your decision",
         body=" ".join(filter(None, body)),
         url=reverse("claims:approval", args=[claim.pk]),
@@ -77,28 +78,24 @@ def notify_decision(claim: Claim, *, changes: Iterable[str] = (), note: str = ""
     else:
         title = f"{claim} was approved"
         body = [f"Approved by {decider}.", claim.decision_note]
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.DECISION,
         key=f"decided:{claim.pk}:{claim.version}",
-        team_id=claim.team_id,
         title=title,
         body=" ".join(filter(None, body)),
-        url=reverse("claims:detail", args=[claim.pk]),
         important=claim.state == ClaimState.DENIED or bool(changes),
     )
 
 
 def notify_change(claim: Claim, by: User, changes: Iterable[str]) -> None:
     """Notify the requester that the request was changed and needs another approval."""
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.DECISION,
         key=f"changed:{claim.pk}:{claim.spec_hash[:8]}:{int(claim.duration.total_seconds())}",
-        team_id=claim.team_id,
         title=f"{claim} was changed and still waits for approval",
         body=f"{by.label} changed it: {'; '.join(changes)}. You can withdraw it.",
-        url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
 

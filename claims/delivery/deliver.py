@@ -7,7 +7,6 @@ message, the portal finds its own object and leaves it unchanged.
 """
 
 from django.db.models import F
-from django.urls import reverse
 
 from claims.delivery import eviction, transitions
 from claims.models import Claim, Delivery, TeamNamespace
@@ -107,7 +106,6 @@ def evict(claim_id: str) -> None:
             key=f"not-evicted:{claim.pk}",
             title=f"A pod of {claim} cannot be evicted",
             body=f"{refusal} The portal keeps trying; the devices are billed until the pod ends.",
-            url=reverse("claims:detail", args=[claim.pk]),
         )
     elif claim.problem.startswith(NOT_EVICTED):
         note_problem(claim, "")

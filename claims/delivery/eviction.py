@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from claims.models import Claim
 from claims.models.limits import ProfileEndPolicy
+from claims.notices import notify_of
 from claims.observation.observations import ENDED, Observation, consumer_references, observe
 from claims.states import ClaimState
 from core.times import duration, utc_moment
@@ -23,7 +24,6 @@ from core.transactions import service
 from inventory.models import Pod
 from inventory.states import EndPolicy
 from notify.models import NoticeKind
-from notify.services import notify
 from teams.access import people_in
 from teams.models import Role, User
 
@@ -97,7 +97,6 @@ def announce(claim: Claim, seen: Observation) -> bool:
             key=f"evict:{claim.pk}",
             title=f"{claim} has ended; its pods are evicted on {at}",
             body=f"The portal evicts {names} then, with the grace period of the pod. Save the work before.",
-            url=reverse("claims:detail", args=[claim.pk]),
         )
     claim.refresh_from_db(fields=["evict_at", "version"])
     return True
@@ -134,11 +133,10 @@ def claims_to_evict() -> list[UUID]:
     return due
 
 
-def notify_team(claim: Claim, *, key: str, title: str, body: str, url: str) -> None:
+def notify_team(claim: Claim, **said: str) -> None:
     """Notify the owner and the leads of the team."""
     people = [claim.requested_by, *people_in(claim.team, at_least=Role.LEAD)]
-    text = {"title": title, "body": body, "url": url}
-    notify(people, kind=NoticeKind.PODS, key=key, team_id=claim.team_id, important=True, **text)
+    notify_of(claim, people, kind=NoticeKind.PODS, important=True, **said)
 
 
 def pods_after_end(policy: EndPolicy) -> str:

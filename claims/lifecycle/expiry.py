@@ -15,6 +15,7 @@ from claims.delivery.eviction import fate_of_pods, holding_pods, notify_team, st
 from claims.lifecycle import keep_alive
 from claims.lifecycle.extension_rules import ExtensionPolicy, duration_start, reason_not_to_extend
 from claims.models import Claim, Extension, RequestStatus
+from claims.notices import notify_of
 from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind
 from claims.states import RUNNING, ClaimState
@@ -24,7 +25,6 @@ from core.times import duration as in_words
 from core.times import utc_moment
 from inventory.states import EndPolicy
 from notify.models import Notice, NoticeKind
-from notify.services import notify
 from teams.access import people_in
 from teams.models import Role
 
@@ -86,14 +86,12 @@ def _expire(claim: Claim, now: datetime) -> bool:
     undecided = f"Nobody decided within {in_words(now - claim.state_since)}"  # advance moves state_since
     if not claim.advance(ClaimState.EXPIRED, why=f"{undecided}."):
         return False
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.DECISION,
         key=f"expired:{claim.pk}",
-        team_id=claim.team_id,
         title=f"{claim} expired undecided",
         body=f"{undecided}; its quota is free again. You can ask again from its page.",
-        url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
     return True
@@ -108,14 +106,12 @@ def _end_silent(claim: Claim, now: datetime) -> bool:
         return _release(claim, why=why, title=f"{claim} has ended with its program")
     if not claim.advance(ClaimState.WITHDRAWN, why=why, problem=""):
         return False
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.END,
         key=f"ended:{claim.pk}:{now.isoformat()}",
-        team_id=claim.team_id,
         title=f"The request {claim} is withdrawn",
         body=f"{why} Its quota is free again; you can ask again from its page.",
-        url=reverse("claims:detail", args=[claim.pk]),
     )
     return False
 
@@ -135,14 +131,13 @@ def _release(claim: Claim, *, why: str = "", title: str = "") -> bool:
         body = f"{fate_of_pods(claim, pods).rstrip('.')}, and they are billed until then."
     else:
         body = "No pod uses it; its devices are free again."
-    notify(
+    notify_of(
+        claim,
         people,
         kind=NoticeKind.END,
         key=f"ended:{claim.pk}:{end.isoformat()}",
-        team_id=claim.team_id,
         title=title or f"The time of {claim} is over",
         body=f"{why} {body}",
-        url=reverse("claims:detail", args=[claim.pk]),
         important=bool(pods),
     )
     return True
@@ -238,11 +233,10 @@ def _notify_end(claim: Claim, key: str, pods: list[str]) -> None:
     else:
         sentences.append("No pod uses it now.")
     sentences.append(reason_not_to_extend(claim) or _how_to_extend(claim))
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.END,
         key=key,
-        team_id=claim.team_id,
         title=f"{claim} ends on {utc_moment(end)}",
         body=" ".join([_deletion_sentence(end, claim.profile_version.grace), *sentences]),
         url=reverse("claims:extend", args=[claim.pk]),
@@ -273,21 +267,19 @@ def _notify_undecided(claim: Claim, key: str) -> None:
     if end is None:
         return
     deciders = authority.deciders_on(claim)
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.DECISION,
         key=key,
-        team_id=claim.team_id,
         title=f"{claim} expires on {utc_moment(end)} if nobody decides",
         body=f"Nobody has decided on it yet; ask {authority.join_names(deciders) or 'a platform admin'}.",
-        url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
-    notify(
+    notify_of(
+        claim,
         deciders,
         kind=NoticeKind.DECIDE,
         key=key,
-        team_id=claim.team_id,
         title=f"{claim} expires on {utc_moment(end)} if nobody decides",
         body=f"{claim.requested_by.label} waits for your decision.",
         url=reverse("claims:approval", args=[claim.pk]),

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Greatest, Now
-from django.urls import reverse
 
 from claims.access import lock_owned_claim, reason_not_to_release
 from claims.models import Claim
+from claims.notices import notify_of
 from claims.states import RENEWABLE
 from claims.webhook_events import tell_of_end
 from core.errors import Conflict, Forbidden
@@ -22,7 +22,6 @@ from core.times import duration as in_words
 from core.times import utc_moment
 from core.transactions import service
 from notify.models import NoticeKind
-from notify.services import notify
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -82,14 +81,12 @@ def notice_silence(claim: Claim, now: datetime) -> bool:
     )
     claim.refresh_from_db(fields=["ends_unless_renewed_at"])
     end = claim.ends_unless_renewed_at or now
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.END,
         key=f"silent:{claim.pk}:{now.isoformat()}",
-        team_id=claim.team_id,
         title=f"{claim} ends on {utc_moment(end)} unless its program renews it",
         body=f"{silence(claim, now)} To keep it without the program, open its page and choose “Keep it”.",
-        url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
     tell_of_end(claim)

@@ -21,6 +21,7 @@ from claims.lifecycle.extension_rules import (
 )
 from claims.lifecycle.keep_alive import NOT_KEPT_ALIVE
 from claims.models import Claim, Extension, RequestStatus
+from claims.notices import notify_of
 from claims.observation import drift
 from claims.observation.observations import observe
 from claims.observation.ownership import refresh_claim
@@ -34,7 +35,7 @@ from core.times import moment, require_date, utc_moment
 from core.transactions import after_commit, lock_row, service
 from inventory.states import EndPolicy
 from notify.models import NoticeKind
-from notify.services import notify, resolve
+from notify.services import resolve
 from teams.access import people_in, require_role
 from teams.models import Role, Team, User
 
@@ -283,11 +284,11 @@ def _notify_approvers(extension: Extension) -> None:
     claim = extension.claim
     until, end = utc_moment(extension.until), utc_moment(extension.previous_end)
     message = f"Until {until}; it ends on {end} if nobody decides before."
-    notify(
+    notify_of(
+        claim,
         extension_approvers(claim, requested_by=extension.requested_by),
         kind=NoticeKind.DECIDE,
         key=f"extension:{extension.pk}:asked",
-        team_id=claim.team_id,
         title=f"{extension.requested_by.label} requests an extension of {claim}",
         body=" ".join(filter(None, (message, extension.reason))),
         url=reverse("claims:extension", args=[extension.pk]),
@@ -303,14 +304,13 @@ def _notify_requester(extension: Extension, by: User) -> None:
     decision = f"{by.label} approved: it" if granted else f"{by.label} denied the extension. It"
     message = f"{decision} ends on {utc_moment(end) if end else ''}."
     people = [person for person in (extension.requested_by, claim.requested_by) if person != by]
-    notify(
+    notify_of(
+        claim,
         people,
         kind=NoticeKind.DECISION,
         key=f"extension:{extension.pk}:answer",
-        team_id=claim.team_id,
         title=f"{claim} is extended" if granted else f"{claim} is not extended",
         body=" ".join(filter(None, (message, extension.decision_note))),
-        url=reverse("claims:detail", args=[claim.pk]),
     )
 
 
@@ -334,14 +334,12 @@ def shorten(*, claim: Claim, by: User, until: datetime) -> Claim:
     message = f"Shortened by {in_words(end - until)}, until {utc_moment(until)}."
     claim.remark(message, by=by, action="claim.shortened", expires_at=until)
     if claim.requested_by != by:
-        notify(
-            [claim.requested_by],
+        notify_of(
+            claim,
             kind=NoticeKind.CHANGE,
             key=f"shortened:{claim.pk}:{until.isoformat()}",
-            team_id=claim.team_id,
             title=f"{claim} ends earlier",
             body=f"{by.label} has moved its end to {utc_moment(until)}.",
-            url=reverse("claims:detail", args=[claim.pk]),
         )
     return claim
 
@@ -402,23 +400,21 @@ def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
     owner = "" if by == old else f" from {old.label}"
     message = f"{by.label} transferred {claim}{owner} to {to.label}."
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
-    notify(
+    notify_of(
+        claim,
         [person for person in (to,) if person != by],
         kind=NoticeKind.CHANGE,
         key=f"handed-over:{line}",
-        team_id=claim.team_id,
         title=f"{claim} is yours now",
         body=message,
-        url=reverse("claims:detail", args=[claim.pk]),
     )
-    notify(
+    notify_of(
+        claim,
         [person for person in (old,) if person != by],
         kind=NoticeKind.CHANGE,
         key=f"handed-over:{line}",
-        team_id=claim.team_id,
         title=f"{claim} is {to.label}'s now",
         body=message,
-        url=reverse("claims:detail", args=[claim.pk]),
     )
 
 

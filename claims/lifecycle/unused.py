@@ -5,11 +5,12 @@ from datetime import datetime, timedelta
 from django.urls import reverse
 
 from claims.models import Claim
+from claims.notices import notify_of
 from claims.states import ClaimState
 from core.times import duration as in_words
 from core.times import utc_moment
 from notify.models import NoticeKind
-from notify.services import already_notified, notify
+from notify.services import already_notified
 
 SOONEST, LATEST = timedelta(hours=1), timedelta(days=1)
 
@@ -36,11 +37,10 @@ def remind_of_pods(now: datetime) -> None:
 
 def _notify(claim: Claim, key: str, now: datetime) -> None:
     until = f" until {utc_moment(claim.expires_at)}" if claim.expires_at else ""
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.UNUSED,
         key=key,
-        team_id=claim.team_id,
         title=f"{claim} has been waiting for a pod for {in_words(now - claim.state_since)}",
         body=(
             f"No pod in {claim.cluster} uses it. Nothing is billed, but it counts against the quota of "

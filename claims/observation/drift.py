@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.urls import reverse
 from django.utils import timezone
 
 from claims.models import Claim, Delivery
+from claims.notices import notify_of
 from claims.observation.observations import Observation, observe, owner_labels
 from claims.plans.plan import delivery_kind
 from claims.states import DELIVERED, USABLE, ClaimState
@@ -22,7 +22,6 @@ from core.times import utc_moment
 from dra.manifests import spec_hash
 from inventory.models import Pod, ResourceClaim, ResourceClaimTemplate
 from notify.models import NoticeKind
-from notify.services import notify
 from teams.models import User
 
 DELETED, DELETING, REPLACED, REPLACED_AND_EDITED = "deleted", "deleting", "replaced", "replaced-edited"
@@ -71,14 +70,13 @@ def find_drift(claim: Claim, seen: Observation) -> Drift | None:
 def notify_drift(claim: Claim, drift: Drift) -> None:
     """Notify the owner of the claim and the platform admins, once for each drift."""
     people = {claim.requested_by, *User.objects.filter(is_superuser=True, is_active=True)}
-    notify(
+    notify_of(
+        claim,
         people,
         kind=NoticeKind.CHANGE,
         key=f"drift:{claim.pk}:{drift.code}:{drift.about}",
-        team_id=claim.team_id,
         title=TITLES[drift.code] % {"claim": claim},
         body=drift.text,
-        url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
 
@@ -137,15 +135,13 @@ def notify_deleted_pods(cluster_id: UUID, deleted: Iterable[Disruption]) -> None
         for claim in claims:
             if seen[claim.pk].users or claim.expires_at is None:
                 continue
-            notify(
-                [claim.requested_by],
+            notify_of(
+                claim,
                 kind=NoticeKind.CHANGE,
-                team_id=claim.team_id,
                 key=f"pod-deleted:{claim.pk}:{pod.uid}",
                 title=f"The pod {pod.pod} of {claim} was deleted, and no pod replaces it",
                 body=f"The claim ends on {utc_moment(claim.expires_at)} and holds no device without a pod. "
                 "Start a pod again, or release the claim.",
-                url=reverse("claims:detail", args=[claim.pk]),
             )
 
 
@@ -166,14 +162,12 @@ def _notify_disruption(claim: Claim, disruption: Disruption, why: str) -> None:
     if disruption.message:
         why = f"{why} Kubernetes says: “{disruption.message.strip().rstrip('.')[:300]}.”"
     then = "Start it again, unless a Job or Deployment does. The claim stays."
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.PODS,
-        team_id=claim.team_id,
         key=f"disrupted:{claim.pk}:{disruption.uid}",
         title=f"Kubernetes stopped the pod {disruption.pod} of {claim}",
         body=f"The reason: {why} {'Its devices are free once it has ended.' if over else then}",
-        url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )
 

@@ -3,11 +3,11 @@
 from datetime import timedelta
 
 from django.db import IntegrityError
-from django.urls import reverse
 from django.utils import timezone
 
 from claims.delivery import tasks
 from claims.models import Claim, ClaimCharge, Profile, ProfileVersion, Quota, TeamNamespace
+from claims.notices import notify_of
 from claims.observation.unmanaged import UnmanagedClaim
 from claims.plans.plan import DNS_LABEL
 from claims.quotas import quota_usage
@@ -19,7 +19,6 @@ from dra import quota
 from dra.manifests import spec_hash
 from inventory.models import ResourceClaim
 from notify.models import NoticeKind
-from notify.services import notify
 from teams.access import role_in
 from teams.models import Role, Team, User
 
@@ -205,13 +204,11 @@ def _adopt(
 def _notify_owner(claim: Claim, by: User) -> None:
     if claim.requested_by_id == by.pk:
         return
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.CHANGE,
         key=f"adopted:{claim.pk}",
-        team_id=claim.team_id,
         title=f"{claim.name} is now your claim",
         body=f"{by.label} adopted ResourceClaim {claim.name} of {claim.namespace} in "
         f"{claim.cluster} for you.",
-        url=reverse("claims:detail", args=[claim.pk]),
     )

@@ -13,19 +13,18 @@ from itertools import batched
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.urls import reverse
 
 from claims.delivery.eviction import start_release
 from claims.delivery.tasks import remove
 from claims.models import Claim
 from claims.models.limits import IDLE_PERCENT
+from claims.notices import notify_of
 from claims.states import ClaimState
 from core.text import counted
 from core.times import duration as in_words
 from core.times import utc_moment
 from core.transactions import after_commit
 from notify.models import NoticeKind
-from notify.services import notify
 from teams.access import people_in
 from teams.models import Role, User
 from usage.idle import periods
@@ -93,11 +92,10 @@ def _notify_owner(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: dat
         then.append(f"The leads of {claim.team} are notified after {in_words(policy.notify_leads_after)}.")
     if policy.release_after is not None:
         then.append(f"It is released after {in_words(policy.release_after)}, unless you snooze it.")
-    notify(
-        [claim.requested_by],
+    notify_of(
+        claim,
         kind=NoticeKind.UNUSED,
         key=f"idle:{claim.pk}:{period.since.isoformat()}",
-        team_id=claim.team_id,
         title=f"{claim} has been idle for {idle_for}",
         body=with_evidence(
             f"{idle_fact(claim, period)} Nobody else can use what it holds{until}. Release it if its work is "
@@ -122,7 +120,8 @@ def _notify_leads(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: dat
     then = ""
     if policy.release_after is not None:
         then = f" The portal releases it after {in_words(policy.release_after)}, unless it is snoozed."
-    notify(
+    notify_of(
+        claim,
         people,
         kind=NoticeKind.UNUSED,
         key=f"idle-leads:{claim.pk}:{period.since.isoformat()}",
@@ -145,13 +144,12 @@ def _release(claim: Claim, period: IdlePeriod, policy: IdlePolicy, now: datetime
     if not start_release(claim, why=f"Idle for {idle_for}; released by the policy for idle claims."):
         return
     after_commit(remove, str(claim.pk))
-    notify(
+    notify_of(
+        claim,
         [claim.requested_by, *people_in(claim.team, at_least=Role.LEAD)],
         kind=NoticeKind.UNUSED,
         key=f"idle-released:{claim.pk}:{period.since.isoformat()}",
-        team_id=claim.team_id,
         title=f"{claim} was released: it was idle for {idle_for}",
         body=f"{idle_fact(claim, period)} You can request the same again from its page.",
-        url=reverse("claims:detail", args=[claim.pk]),
         important=True,
     )

@@ -8,11 +8,12 @@ from django.urls import reverse
 
 from claims.access import lock_claim
 from claims.models import Claim
+from claims.notices import notify_of
 from claims.states import MAY_HOLD_DEVICES
 from core.errors import Conflict, Forbidden
 from core.transactions import service
 from notify.models import NoticeKind
-from notify.services import already_notified, notify
+from notify.services import already_notified
 from teams.access import role_in
 from teams.models import Role, User
 from usage.daily import utc_day
@@ -58,11 +59,11 @@ def remind_owner(*, claim: Claim, by: User, now: datetime) -> list[User]:
     period = IdlePeriod.objects.lasting().filter(claim=claim).first()
     fact = f"{idle_fact(claim, period)} " if period else ""
     text = f"{fact}Release it if its work is done; nobody else can use what it holds."
-    notify(
+    notify_of(
+        claim,
         [owner],
         kind=NoticeKind.UNUSED,
         key=key,
-        team_id=claim.team_id,
         title=f"{by.label} asks whether you still need {claim}",
         body=with_evidence(text, claim, period, now) if period else text,
         url=graph_url(claim, period, now) if period else reverse("claims:detail", args=[claim.pk]),
