@@ -94,10 +94,6 @@ class ChangeClusterIn(Input):
     )
 
 
-class WriteQuotasIn(Input):
-    write = serializers.BooleanField()
-
-
 class CheckOut(serializers.Serializer[Any]):
     """One thing that was checked; `remedy` says what to do."""
 

@@ -40,11 +40,9 @@ def holders_for(person: Person, claims: Iterable[ResourceClaim | HeldClaim]) -> 
     if not by_pk:
         return {}
     visible: Mapping[int, Holder] = import_string(settings.DEVICE_HOLDERS)(person, by_pk.values())
-    return {pk: visible.get(pk) or _default_holder(person, claim) for pk, claim in by_pk.items()}
-
-
-def _default_holder(person: Person, claim: ResourceClaim | HeldClaim) -> Holder:
-    return Holder(f"{claim.namespace}/{claim.name}") if person.is_superuser else HIDDEN
+    if person.is_superuser:
+        return {pk: visible.get(pk) or Holder(f"{one.namespace}/{one.name}") for pk, one in by_pk.items()}
+    return {pk: visible.get(pk) or HIDDEN for pk in by_pk}
 
 
 def name_holders(person: Person, devices: Iterable[Device]) -> None:

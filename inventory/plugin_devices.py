@@ -36,10 +36,6 @@ class PluginDevices:
     def unhealthy(self) -> int:
         return max(self.devices - self.allocatable, 0)
 
-    @property
-    def unrequested(self) -> int:
-        return max(self.allocatable - self.requested, 0)
-
 
 def summed(rows: Iterable[list[Any]]) -> list[PluginDevices]:
     """Return stored rows, of one cluster or several, by resource."""

@@ -20,12 +20,6 @@ TEAM_FIELDS = tuple(field.attname for field in Team._meta.concrete_fields)
 USER_FIELDS = tuple(field.attname for field in User._meta.concrete_fields)
 
 
-class UserRequest(HttpRequest):
-    """A request behind `login_required`."""
-
-    user: User
-
-
 def user_of(request: HttpRequest) -> User:
     """Return the user of an authenticated request."""
     return cast(User, request.user)

@@ -102,7 +102,6 @@ class Point:
     by_device: dict[str, float] = field(default_factory=dict)
 
 
-ACTIVITIES = ("activity", "sm_activity", "tensor_activity", "memory_activity")
 ADDED = ("memory_bytes", "power_watts", "energy_joules", "pcie_bytes", "nvlink_bytes")
 HIGHEST = ("activity_max", "temperature")
 

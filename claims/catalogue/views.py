@@ -68,7 +68,9 @@ def catalogue_page(request: HttpRequest) -> HttpResponse:
         return as_csv(shown)
     page = {
         "cards": shown,
-        "open_groups": grouped((card for card in shown if card.entry.may_request), profile_of),
+        "open_groups": grouped(
+            (card for card in shown if card.entry.may_request), lambda card: card.entry.profile
+        ),
         "locked_cards": [card for card in shown if not card.entry.may_request],
         "form": form,
         "total": len(offered),
@@ -88,10 +90,6 @@ def budgets_left(request: HttpRequest, offered: Sequence[CatalogueEntry]) -> lis
     budgeted = offered[0].budgeted if offered else frozenset()
     mine = [team.pk for team in reader_roles(request) if team.pk in budgeted]
     return left_of_budgets(mine, now=timezone.now())
-
-
-def profile_of(card: Card) -> Profile:
-    return card.entry.profile
 
 
 def stale_ages(request: HttpRequest) -> list[Age]:

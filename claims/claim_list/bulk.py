@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
@@ -94,7 +95,7 @@ def preview(user: User, claims: Sequence[Claim], request: BulkRequest) -> list[B
 
 
 def run(user: User, claims: Sequence[Claim], request: BulkRequest) -> list[BulkResult]:
-    return [run_one(user, claim, request) for claim in claims]
+    return [result_of(claim, partial(run_action, user, claim, request)) for claim in claims]
 
 
 def team_roles(user: User, teams: Collection[Team]) -> dict[UUID, Role]:
@@ -175,10 +176,6 @@ def expected_effect(claim: Claim, request: BulkRequest, devices: int, pods: int)
         if pods == 1
         else f"Released: {pods} pods keep their devices until they end."
     )
-
-
-def run_one(user: User, claim: Claim, request: BulkRequest) -> BulkResult:
-    return result_of(claim, lambda: run_action(user, claim, request))
 
 
 def result_of(claim: Claim, act: Callable[[], str]) -> BulkResult:

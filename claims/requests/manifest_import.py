@@ -252,7 +252,7 @@ def _import_claim(
     has_exact = bool(exact) or (combination is not None and combination.exact)
     if imported.share:
         combination = combination if has_exact else None
-        parts = [match for match in matches if gives_a_part(match.version.spec)]
+        parts = [match for match in matches if Sharing.EXCLUSIVE not in sharing_modes(match.version.spec)]
         memory = {part.profile.pk: _share(part.version.spec) or memory.get(part.profile.pk) for part in parts}
         matches = sorted(parts, key=lambda match: memory[match.profile.pk] or sys.maxsize)
     enough = (match for match in matches if _is_enough(match, imported, memory.get(match.profile.pk)))
@@ -269,11 +269,6 @@ def _share(spec: Json) -> int | None:
     """Return the bytes of memory that each device of a spec takes of a GPU, None for another spec."""
     amounts = [request.capacity.get("memory") for request in device_requests(spec)]
     return min((Quantity.parse(amount).bytes for amount in amounts if amount), default=None)
-
-
-def gives_a_part(spec: Json) -> bool:
-    """Return whether each device of a profile is a part of a GPU, or one that others use too."""
-    return Sharing.EXCLUSIVE not in sharing_modes(spec)
 
 
 def _is_enough(match: ProfileMatch, imported: ImportedSpec, memory: int | None) -> bool:

@@ -51,7 +51,7 @@ from usage.models import Rate
 from usage.rate_matches import require_expression
 from usage.services import retire_rate, save_rate
 
-type Step = Callable[[User], object]
+type Step = Callable[..., object]  # with `by`
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class ClusterDocument(ConfigDocument):
         if "writeQuotas" in values:
             write = self.flag(("writeQuotas",), values["writeQuotas"])
             if write != cluster.write_quotas:
-                step = partial(_write_quotas, name=name, write=write)
+                step = partial(write_quotas, name=name, write=write)
                 change.add(f"writeQuotas: {yes(cluster.write_quotas)} → {yes(write)}", step)
         for number, (column, value) in enumerate(different.items()):
             line = f"{column}: {shown(getattr(cluster, column))} → {shown(value)}"
@@ -237,16 +237,7 @@ class ClusterDocument(ConfigDocument):
         for number, (column, value) in enumerate(different.items()):
             change.lines.append(described(column, getattr(access, column), value))
             if not number:
-                step = partial(_change_telemetry, name=cluster.name, fields=different)
-                change.steps.append(step)
-
-
-def _change_telemetry(by: User, *, name: str, fields: dict[str, str | int]) -> None:
-    change_telemetry(name=name, by=by, fields=fields)
-
-
-def _write_quotas(by: User, *, name: str, write: bool) -> None:
-    write_quotas(name=name, write=write, by=by)
+                change.steps.append(partial(change_telemetry, name=cluster.name, fields=different))
 
 
 def _set_goal(by: User, *, slug: str, percent: int | None) -> None:
@@ -309,7 +300,7 @@ class TeamDocument(ConfigDocument):
             for role in self.choices(("members", str(name)), [given], Role.values)
         }
         people = Membership.objects.by_hand().filter(team=team)
-        rows = people.select_related("user") if team else Membership.objects.none()
+        rows = people.select_related("user", "team") if team else Membership.objects.none()
         have = {row.user.username: row for row in rows}
         for name, role in sorted(wanted.items(), key=lambda item: (-item[1].rank, item[0])):  # owners first
             if name not in have and name not in known.people:
@@ -320,9 +311,10 @@ class TeamDocument(ConfigDocument):
                 )
             elif have[name].role_by_hand != role:
                 line = f"members: {name}: {have[name].role_by_hand} → {role.value}"
-                change.add(line, partial(_change_role, row=have[name], role=role))
+                row = have[name]
+                change.add(line, partial(change_role, team=row.team, member=row, role=role))
         for name in sorted(set(have) - set(wanted)):
-            change.add(f"members: - {name}", partial(_remove, row=have[name]))
+            change.add(f"members: - {name}", partial(remove_member, team=have[name].team, member=have[name]))
 
     def _namespaces(self, change: Change, team: Team | None, known: Known) -> None:
         raw = self.content["namespaces"] or {}
@@ -365,7 +357,7 @@ class TeamDocument(ConfigDocument):
                 change.add(words, partial(_set_quota, slug=change.name, fields=fields))
         for name in sorted(set(have) - named):
             line = f"quotas: - {name}, was {_limits(quota_limits(have[name]))}"
-            change.add(line, partial(_remove_quota, quota=have[name]))
+            change.add(line, partial(remove_quota, quota=have[name]))
 
     def _quota(
         self, number: int, entry: Any, known: Known
@@ -408,12 +400,12 @@ class TeamDocument(ConfigDocument):
                 continue
             line = f"budgets: {title or 'monthly'}: {_terms(before)} → {_terms(wanted)}"
             if title in have:
-                change.add(line, partial(_change_budget, budget=have[title], fields=fields))
+                change.add(line, partial(change_budget, budget=have[title], **fields))
             else:
                 change.add(line, partial(_set_budget, slug=change.name, title=title, fields=fields))
         for title in sorted(set(have) - named):
             line = f"budgets: - {title or 'monthly'}, was {_terms(budget_terms(have[title]))}"
-            change.add(line, partial(_end_budget, budget=have[title]))
+            change.add(line, partial(end_budget, budget=have[title]))
 
     def _budget(
         self, path: tuple[str | int, ...], entry: Any, have: Mapping[str, Budget]
@@ -476,14 +468,6 @@ def _add(by: User, *, slug: str, name: str, role: Role) -> None:
     add_member(by=by, team=_team(slug), username=name, role=role)
 
 
-def _change_role(by: User, *, row: Membership, role: Role) -> None:
-    change_role(by=by, team=row.team, member=row, role=role)
-
-
-def _remove(by: User, *, row: Membership) -> None:
-    remove_member(by=by, team=row.team, member=row)
-
-
 def _set_namespace(by: User, *, slug: str, cluster: Cluster, namespace: str) -> None:
     set_namespace(by=by, team=_team(slug), cluster=cluster, namespace=namespace)
 
@@ -493,24 +477,12 @@ def _set_quota(by: User, *, slug: str, fields: dict[str, Any]) -> None:
     set_quota(by=by, team=_team(slug), **{**fields, "profile": profile})
 
 
-def _remove_quota(by: User, *, quota: Quota) -> None:
-    remove_quota(by=by, quota=quota)
-
-
 def _terms(terms: Mapping[str, str]) -> str:
     return ", ".join(f"{key} {value}" for key, value in terms.items()) or "none"
 
 
 def _set_budget(by: User, *, slug: str, title: str, fields: dict[str, Any]) -> None:
     set_budget(by=by, team=_team(slug), title=title, **fields)
-
-
-def _change_budget(by: User, *, budget: Budget, fields: dict[str, Any]) -> None:
-    change_budget(by=by, budget=budget, **fields)
-
-
-def _end_budget(by: User, *, budget: Budget) -> None:
-    end_budget(by=by, budget=budget)
 
 
 @dataclass(slots=True)

@@ -85,12 +85,8 @@ class ProviderDocument(ConfigDocument):
         if enabled and row.secret_set_at is None:
             change.notes.append("has no client secret: give it one on its page, then apply again")
         elif enabled != row.enabled:
-            step = partial(_set_enabled, row=row, enabled=enabled)
+            step = partial(set_enabled, provider=row, enabled=enabled)
             change.add(f"enabled: {shown(row.enabled)} → {shown(enabled)}", step)
-
-
-def _set_enabled(by: User, *, row: IdentityProvider, enabled: bool) -> None:
-    set_enabled(by=by, provider=row, enabled=enabled)
 
 
 @dataclass(slots=True)

@@ -168,9 +168,9 @@ def apply_plan(plan: Plan, *, by: User) -> Iterator[Change]:
     """
     for change in plan.changes:
         if change.is_new_team:
-            change.steps.pop(0)(by)
+            change.steps.pop(0)(by=by)
     for change in sorted(plan.changes, key=lambda change: KINDS.index(change.kind)):
         for step in change.steps:
-            step(by)
+            step(by=by)
         if change.lines:
             yield change

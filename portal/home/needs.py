@@ -32,7 +32,6 @@ LONG_WAIT = timedelta(hours=4)  # a request that waits for longer is shown
 class NeedAction:
     label: str
     url: str
-    is_main: bool = True
     posts: bool = False  # a button that acts at once
 
 

@@ -124,10 +124,6 @@ class GroupRule(models.Model):
         gives = f"{self.role} in {self.team}" if self.team else "platform admin"
         return f"{self.pattern} of {self.provider}: {gives}"
 
-    @property
-    def gives_admin(self) -> bool:
-        return self.team_id is None
-
     def matches(self, name: str, external_id: str = "") -> bool:
         """Return whether it is about a group; only "*" has a meaning in the pattern, and case counts."""
         pattern = self.pattern.replace("[", "[[]").replace("?", "[?]")
