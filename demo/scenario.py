@@ -342,15 +342,7 @@ TURNS = (
         )
         for name, by, team, profile, devices, activity, reason in (
             ("mt-pretrain-d", "lena", "nlp", "train-80g", 8, 0.86, "Fourth stage of the pretraining."),
-            (
-                "mt-retrieval",
-                "lena",
-                "nlp",
-                "train-80g",
-                8,
-                0.64,
-                "Embed the corpus for retrieval.",
-            ),
+            ("mt-retrieval", "lena", "nlp", "train-80g", 8, 0.64, "Embed the corpus for retrieval."),
             ("conformer-xxl", "sofia", "speech", "train-80g", 8, 0.72, "The conformer, twice as wide."),
             ("mt-lora-bank", "outsider", "nlp", "train-48g", 4, 0.78, "Adapters for forty customers."),
             ("asr-distill-2", "sofia", "speech", "train-48g", 4, 0.6, "Distil the recognizer for cars."),

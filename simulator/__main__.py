@@ -26,9 +26,7 @@ def kubeconfig(cluster: str, *, server: str, token: str, authority: bytes = b"")
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": cluster, "cluster": {"server": f"{server}/clusters/{cluster}"} | trusted},
-        ],
+        "clusters": [{"name": cluster, "cluster": {"server": f"{server}/clusters/{cluster}"} | trusted}],
         "users": [{"name": "simulator", "user": {"token": token}}],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": "simulator"}}],
         "current-context": cluster,
@@ -44,10 +42,7 @@ def main() -> None:
         )
         authority = (arguments.tls / certificates.AUTHORITY).read_bytes() if tls else b""
         config = kubeconfig(
-            arguments.cluster,
-            server=server.rstrip("/"),
-            token=TOKENS[arguments.user],
-            authority=authority,
+            arguments.cluster, server=server.rstrip("/"), token=TOKENS[arguments.user], authority=authority
         )
         yaml.safe_dump(config, sys.stdout, sort_keys=False)
         return
@@ -68,11 +63,7 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self,
-        config: uvicorn.Config,
-        clusters: list[SimulatedCluster],
-        *,
-        tls: tuple[Path, int] | None = None,
+        self, config: uvicorn.Config, clusters: list[SimulatedCluster], *, tls: tuple[Path, int] | None = None
     ) -> None:
         super().__init__(config)
         self.clusters, self.tls = clusters, tls

@@ -21,9 +21,7 @@ class ExtendForm(forms.Form):
 
     span = forms.CharField(required=False)
     until = LocalMoment(
-        required=False,
-        label="Until",
-        widget=MomentInput({"class": "form-control", "aria-label": "Until"}),
+        required=False, label="Until", widget=MomentInput({"class": "form-control", "aria-label": "Until"})
     )
     reason = forms.CharField(required=False, max_length=500, label="Reason")
     key = forms.CharField(required=False, max_length=80, widget=forms.HiddenInput)

@@ -75,6 +75,7 @@ def silent_claims(now: datetime) -> QuerySet[Claim]:
 
 def notice_silence(claim: Claim, now: datetime) -> bool:
     """Notify the owner that the claim ends unless it is renewed. Call it while the row is locked."""
+    why = silence(claim, now)  # before its end moves
     Claim.objects.filter(pk=claim.pk).update(
         silence_noticed_at=now,
         ends_unless_renewed_at=Greatest("ends_unless_renewed_at", now + F("keep_alive") / 3),
@@ -86,7 +87,7 @@ def notice_silence(claim: Claim, now: datetime) -> bool:
         kind=NoticeKind.END,
         key=f"silent:{claim.pk}:{now.isoformat()}",
         title=f"{claim} ends on {utc_moment(end)} unless its program renews it",
-        body=f"{silence(claim, now)} To keep it without the program, open its page and choose “Keep it”.",
+        body=f"{why} To keep it without the program, open its page and choose “Keep it”.",
         important=True,
     )
     tell_of_end(claim)

@@ -150,9 +150,8 @@ class _Reading:
         self.in_file[key] = document
         if key[0] == CLASS:
             spec = pods.mapping(document.content.get("spec"), "spec")
-            self.resources |= {
-                str(spec[name]): key[2] for name in ("extendedResourceName",) if spec.get(name)
-            }
+            if resource := spec.get("extendedResourceName"):
+                self.resources[str(resource)] = key[2]
         elif key[0] == "ConfigMap":  # perhaps that of a device plugin
             for text in pods.mapping(document.content.get("data"), "data").values():
                 self.replicas |= pods.shared_replicas(text)

@@ -253,7 +253,7 @@ def asks(wanted: Json, classes: Mapping[str, str], replicas: Mapping[str, int]) 
             continue
         names += [name for name in (plugin.count,) if name in rest and name not in names]
         amount = _amount(rest, plugin.memory)
-        count = max(1, _whole(rest, plugin.count))
+        count = max(1, _amount(rest, plugin.count))
         memory = amount * plugin.unit or None
         found.append(_ask(rest, names, count, plugin.device_class, SHARED_DEVICE, share=True, memory=memory))
         rest = {name: value for name, value in rest.items() if name not in names}
@@ -267,7 +267,7 @@ def asks(wanted: Json, classes: Mapping[str, str], replicas: Mapping[str, int]) 
                 device_class = device_class or domain
                 selector = f'device.attributes["{domain}"].?{attribute}.orValue("") == "{part[1]}"'
                 expression = f"{selector} && {expression}" if expression else selector
-        if device_class and (count := _whole(rest, name)):
+        if device_class and (count := _amount(rest, name)):
             found.append(_ask(rest, [name], count, device_class, expression, share=is_shared))
     return found
 
@@ -275,10 +275,6 @@ def asks(wanted: Json, classes: Mapping[str, str], replicas: Mapping[str, int]) 
 def _ask(wanted: Json, names: list[str], count: int, device_class: str, expression: str, **more: Any) -> Ask:
     text = ", ".join(f"{name}: {wanted[name]}" for name in sorted(names))
     return Ask(tuple(sorted(names)), text, count, device_class, expression, **more)
-
-
-def _whole(wanted: Json, name: str) -> int:
-    return _amount(wanted, name) if name in wanted else 0
 
 
 def _amount(wanted: Json, name: str) -> int:

@@ -183,18 +183,15 @@ def can_change_count(plan: RequestPlan) -> bool:
     return len(plan.options) == 1 and bool(plan.version.scalable)
 
 
+@dataclass(frozen=True)
 class _Acceptance:
     """Whether a request that differs from a planned one in some fields would be accepted now."""
 
-    def __init__(
-        self,
-        by: User,
-        replaces: Claim | None,
-        fields: RequestFields,
-        plan: RequestPlan,
-        usages: Sequence[QuotaUsage],
-    ) -> None:
-        self.by, self.replaces, self.fields, self.plan, self.usages = by, replaces, fields, plan, usages
+    by: User
+    replaces: Claim | None
+    fields: RequestFields
+    plan: RequestPlan
+    usages: Sequence[QuotaUsage]
 
     @cached_property
     def blocking(self) -> list[BudgetUse]:

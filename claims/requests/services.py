@@ -99,13 +99,7 @@ def request_claim(  # noqa: PLR0913 (a request has many fields)
             if earlier is not None:  # it keeps its place in the history, and gives its key to the new claim
                 Claim.objects.filter(pk=earlier.pk, key=key).update(key=uuid4().hex)
             return _reserve(
-                plan,
-                by=by,
-                reason=reason,
-                key=key,
-                digest=digest,
-                replaces=replaces,
-                keep_alive=keep_alive,
+                plan, by=by, reason=reason, key=key, digest=digest, replaces=replaces, keep_alive=keep_alive
             )
     except (IntegrityError, PortalError) as error:
         if answer := _answer(_earlier_claim(by, key), digest):  # the same request, twice at the same time

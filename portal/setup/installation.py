@@ -361,9 +361,7 @@ def save_installation(
     second_factor: str | None = None,
     password_sign_in: bool | None = None,
 ) -> None:
-    """
-    Save the settings and record what changes; what is None stays, an empty logo is removed.
-    """
+    """Save the settings and record what changes; what is None stays, an empty logo is removed."""
     values: dict[str, Any] = {
         "name": name, "currency": currency, "timezone": timezone, "second_factor": second_factor
     }  # fmt: skip

@@ -33,13 +33,7 @@ from django.views.decorators.debug import sensitive_variables
 from core.errors import PortalError
 from core.text import counted
 from teams.identity import discovery
-from teams.identity.discovery import (
-    ProviderUnavailable,
-    json_object,
-    metadata,
-    post_as_client,
-    read_userinfo,
-)
+from teams.identity.discovery import ProviderUnavailable, json_object, metadata, post_as_client, read_userinfo
 from teams.identity.logout import sealed_id_token
 from teams.identity.models import IdentityProvider
 from teams.identity.people import (

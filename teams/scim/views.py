@@ -285,9 +285,7 @@ def _with_paths(operation: Any) -> list[Any]:
 
 
 def _kept(operation: Any, model: type[Resource[Any]]) -> list[Any]:
-    """
-    Return an operation without what the portal does not keep, and no operation if that is all.
-    """
+    """Return an operation without what the portal does not keep, and no operation if that is all."""
     if not isinstance(operation, dict):
         return [operation]
     path, value = operation.get("path"), operation.get("value")

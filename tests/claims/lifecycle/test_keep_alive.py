@@ -54,6 +54,8 @@ def test_a_silent_program_is_noticed_and_then_its_claim_is_released(held):
     (told,) = notices(held)
     assert told.startswith(f"{held} ends on ")
     assert told.endswith(" unless its program renews it")
+    body = Notice.objects.get(title=told).body
+    assert body.startswith("The program that requested it has not renewed it for 11 min.")
     assert after(14, held) == ClaimState.PROVISIONED
     assert after(17, held) == ClaimState.RELEASING
     assert held.history.last().reason == "The program that requested it has not renewed it for 16 min."

@@ -13,14 +13,7 @@ from dragoman._sync.client import Client
 from dragoman._sync.login import DeviceCode, device_login
 from dragoman.cli.output import moment, write_document, write_facts, write_table
 from dragoman.cli.shared import client_of, is_interactive, output_option
-from dragoman.config import (
-    Context,
-    normalized,
-    read_config,
-    remove_context,
-    save_context,
-    write_config,
-)
+from dragoman.config import Context, normalized, read_config, remove_context, save_context, write_config
 from dragoman.errors import ConfigurationError
 from dragoman.results import TokenInfo
 from dragoman.text import span
