@@ -595,7 +595,7 @@ def test_overdue_requests_are_escalated(waiting_claim, ask, slow, root, fra, clo
 def test_failed_notice_rolls_the_escalation_back(waiting_claim, slow, root, monkeypatch):
     Claim.objects.update(state_since=timezone.now() - DAY)
     with monkeypatch.context() as broken:
-        broken.setattr("claims.approvals.escalation.notify", lambda *_a, **_k: 1 / 0)
+        broken.setattr("claims.approvals.escalation.notify_of", lambda *_a, **_k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             escalation.escalate_overdue(timezone.now())
     assert row_of(waiting_claim)["escalated_at"] is None

@@ -129,7 +129,7 @@ def test_a_wish_is_withdrawn_with_its_line_or_not_at_all(claim, alice, nothing_s
 
 def test_a_claim_is_shortened_whole_or_not_at_all(claim, lena, nothing_stays):
     until = claim.expires_at - HOUR
-    nothing_stays(services, "notify", lambda: services.shorten(claim=claim, by=lena, until=until))
+    nothing_stays(services, "notify_of", lambda: services.shorten(claim=claim, by=lena, until=until))
 
 
 def test_a_claim_is_handed_over_whole_or_not_at_all(claim, alice, vision, nothing_stays):

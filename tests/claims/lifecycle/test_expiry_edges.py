@@ -241,7 +241,7 @@ def test_each_fault_is_raised_with_its_claim_after_all_others_have_ended(
 
 def test_what_fails_after_the_step_takes_the_step_back(begun, monkeypatch):
     begun("sam", NOON)
-    monkeypatch.setattr(expiry, "notify", lambda *_args, **_fields: 1 / 0)
+    monkeypatch.setattr(expiry, "notify_of", lambda *_args, **_fields: 1 / 0)
     with pytest.raises(ExceptionGroup):
         end_overdue(NOON)
     assert states() == {"sam": "allocated"}
