@@ -28,6 +28,7 @@ NO_PAGE = {
     ): "a page sets a limit to 0; configuration as code and API remove it",
     ("claims.lifecycle.keep_alive", "renew"): "a program does it, a person keeps the claim instead",
     ("claims.requests.services", "resize"): "the page sends the request form, which replaces the claim",
+    ("teams.identity.suspension", "change_person"): "pages have a form for each thing that it does",
     ("portal.configuration.plan", "apply_plan"): "`manage.py config apply`",
     ("portal.configuration.plan", "read_plan"): "`manage.py config diff`",
     ("teams.audit.retention", "remove"): "`manage.py audit remove`, which the owner of the tables runs",
