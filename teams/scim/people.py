@@ -214,13 +214,6 @@ def _switch(row: ScimUser, *, active: bool) -> bool:
     return False
 
 
-def end(row: ScimUser) -> None:
-    """Deactivate the person of the locked `row`, and leave everything else as it is."""
-    if _switch(row, active=False):
-        row.changed_at = timezone.now()
-        row.save(update_fields=["changed_at", "deactivated"])
-
-
 def delete(row: ScimUser) -> None:
     """End an account that the provider no longer keeps; `row` is locked. Claims stay with their teams."""
     require_reach(row.user)

@@ -325,24 +325,6 @@ def attribute_of(path: str) -> str:
     return re.split(r"[.\[]", name)[0].lower()
 
 
-def ends_account(request: HttpRequest) -> bool:
-    """Return whether the last word of a write about `active` is false, whatever else it says."""
-    said: list[Any] = []
-    try:
-        body = body_of(request)
-    except (ScimRefusal, SCIMException):
-        return False
-    operations = next((body[name] for name in body if name.lower() == "operations"), [{"value": body}])
-    for operation in operations if isinstance(operations, list) else ():
-        if not isinstance(operation, dict):
-            continue
-        path, value = operation.get("path"), operation.get("value")
-        content = {path: value} if isinstance(path, str) and path else value
-        if isinstance(content, dict):
-            said += [content[name] for name in content if attribute_of(name) == "active"]
-    return bool(said) and str(said[-1]).lower() == "false"
-
-
 def one[Row: Model, R: Resource[Any]](
     request: HttpRequest,
     pk: UUID,
@@ -485,29 +467,16 @@ def user(request: HttpRequest, provider: IdentityProvider, key: str) -> HttpResp
         people.change(row, said(resource))
         return row
 
-    rows, lock = people.people_of(provider), partial(people.locked, provider)
-    resources = partial(_people, request)
-    try:
-        return one(
-            request,
-            key_of(key),
-            rows,
-            UserResource,
-            lock=lock,
-            resources=resources,
-            delete=people.delete,
-            save=save,
-        )
-    except (SCIMException, ValidationError, PortalError, DataError):
-        if request.method not in ("PUT", "PATCH") or not ends_account(request):
-            raise
-    with transaction.atomic():  # whatever cannot be kept of the rest, somebody who has left is out
-        row = lock(key_of(key))
-        if row is None:
-            raise _not_found(key)
-        require_match(request, resources([row])[0])
-        people.end(row)
-    return represent(request, resources([row])[0])
+    return one(
+        request,
+        key_of(key),
+        people.people_of(provider),
+        UserResource,
+        lock=partial(people.locked, provider),
+        resources=partial(_people, request),
+        delete=people.delete,
+        save=save,
+    )
 
 
 # Groups.

@@ -344,51 +344,62 @@ def test_attributes_that_are_not_kept_are_dropped_in_post_put_and_patch(okta, va
     assert okta.get(path).json()["members"][0]["value"] == made["id"]
 
 
-BESIDE: list[dict[str, Any]] = [
+# What stands beside a deactivation: what is kept as it is, or not kept; and what no user can have.
+TAKEN: list[dict[str, Any]] = [
     *({name: value} for name, value in WHAT_RFC_7643_HAS.items()),
-    *({"userName": name} for name in ("o'brien", "taken", "", None, 5, "a" * 600, "\x00")),
-    *({"externalId": "taken"}, {"externalId": "x" * 300}, {"externalId": {}}),
-    *({"emails": "x"}, {"emails": [{"value": "x"}]}, {"emails": [{"value": 5}]}, {"emails": [5]}),
-    *({"emails": {}}, {"name": "x"}, {"name": {"givenName": "x" * 300}}, {"name": []}),
-    *({"id": "x"}, {"schemas": 5}, {"": 1}, {"a[": 1}),
+    *({"userName": name} for name in ("o'brien", "mia@corp", "Zoë Maier", "a" * 500)),
+    *({"emails": [{"value": "x"}]}, {"emails": []}, {"name": {}}),
+    *({"displayName": "Zoe"}, {"name": {"givenName": "Zoe", "familyName": "Maier"}}),
+]
+REFUSED: list[dict[str, Any]] = [
+    *({"userName": name} for name in ("taken", "", 5, "a" * 600, "\x00")),
+    *({"externalId": "x" * 300}, {"externalId": {}}, {"emails": [{"value": 5}]}, {"emails": [5]}),
+    *({"name": {"givenName": "x" * 300}}, {"name": [1]}),
 ]
 
 
-@pytest.mark.security("sign-in", "a deactivation over SCIM beside what is refused")
-@pytest.mark.parametrize("fields", BESIDE, ids=lambda fields: str(fields)[:50])
-def test_deactivation_counts_whatever_stands_beside_it(okta, fields):
-    okta.add_user("taken", externalId="taken")
-    made = okta.add_user("zoe")
-    path, zoe = f"Users/{made['id']}", User.objects.filter(username="zoe")
+def deactivations(made, fields) -> list[tuple[str, dict[str, Any]]]:
+    """Return a PUT and PATCHes, as Entra ID and Okta send them, that deactivate and say `fields`."""
     ((name, value),) = fields.items()
-    writes = (
-        (
-            "PATCH",
-            [
-                {"op": "Replace", "path": "active", "value": "False"},
-                {"op": "Replace", "path": name, "value": value},
-            ],
-        ),
-        ("PATCH", [{"op": "replace", "value": {name: value, "active": False}}]),
-        (
-            "PATCH",
-            [{"op": "add", "path": name, "value": value}, {"op": "replace", "value": {"Active": False}}],
-        ),
-        ("PUT", None),
-    )
-    for method, operations in writes:
-        body = {**made, **fields, "active": False}
-        if operations:
-            body = {"schemas": [PATCH], "Operations": operations}
+    patches: list[list[dict[str, Any]]] = [
+        [
+            {"op": "Replace", "path": "active", "value": "False"},
+            {"op": "Replace", "path": name, "value": value},
+        ],
+        [{"op": "replace", "value": {name: value, "active": False}}],
+        [{"op": "add", "path": name, "value": value}, {"op": "replace", "value": {"Active": False}}],
+    ]
+    bodies = [{"schemas": [PATCH], "Operations": operations} for operations in patches]
+    return [*(("PATCH", body) for body in bodies), ("PUT", {**made, **fields, "active": False})]
+
+
+@pytest.mark.parametrize("fields", TAKEN, ids=lambda fields: str(fields)[:50])
+def test_deactivation_counts_whatever_else_it_says_of_the_user(okta, fields):
+    made = okta.add_user("zoe")
+    path, account = f"Users/{made['id']}", ScimUser.objects.get(pk=made["id"]).user
+    for method, body in deactivations(made, fields):
         answer = okta.send(method, path, body)
         assert (answer.status_code, answer.json()["active"]) == (200, False), (method, answer.content)
-        row = zoe.get() if zoe.exists() else ScimUser.objects.get(pk=made["id"]).user
-        assert not row.is_active
-        body = {
-            "schemas": [PATCH],
-            "Operations": [{"op": "replace", "value": {"active": True, "userName": "zoe"}}],
-        }
-        assert okta.send("PATCH", path, body).json()["active"] is True
+        account.refresh_from_db()
+        assert not account.is_active
+        back = [{"op": "replace", "value": {"active": True, "userName": "zoe"}}]
+        assert okta.send("PATCH", path, {"schemas": [PATCH], "Operations": back}).json()["active"] is True
+
+
+@pytest.mark.security("sign-in", "a write of SCIM of which a part is refused: nothing of it is done")
+@pytest.mark.parametrize("fields", REFUSED, ids=lambda fields: str(fields)[:50])
+def test_write_of_which_a_part_is_refused_changes_nothing(okta, fields):
+    okta.add_user("taken")
+    made = okta.add_user("zoe", externalId="z-1", emails=[{"value": "zoe@corp.example"}])
+    row = ScimUser.objects.get(pk=made["id"])
+    stored = [*ScimUser.objects.order_by("pk").values(), *User.objects.order_by("pk").values()]
+    said = AuditEntry.objects.count()
+    for method, body in deactivations(made, fields):
+        answer = okta.send(method, f"Users/{row.pk}", body)
+        assert answer.status_code in (400, 409), (method, answer.content)
+        assert answer.json()["detail"]
+        assert [*ScimUser.objects.order_by("pk").values(), *User.objects.order_by("pk").values()] == stored
+    assert AuditEntry.objects.count() == said
 
 
 def test_put_replaces_everything_and_repeating_it_changes_nothing(okta):
