@@ -104,9 +104,8 @@ def incremented(key: str, timeout: float) -> int:
     """Add to a count in the cache, which lasts `timeout` seconds, and return it; it may end meanwhile."""
     try:
         return cache.incr(key)
-    except ValueError:  # the first of this key
-        cache.add(key, 1, timeout)
-        return 1
+    except ValueError:  # the first of this key, or one of several at once
+        return 1 if cache.add(key, 1, timeout) else incremented(key, timeout)
 
 
 class RateLimit(BaseThrottle):

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import yaml
@@ -24,6 +25,7 @@ from rest_framework.request import Request
 FILE: Path = settings.BASE_DIR / "docs" / "openapi.yaml"
 EXAMPLES = Path(__file__).with_name("openapi_examples.json")
 METHODS = ("get", "post", "put", "patch", "delete")
+MAKING = Lock()  # drf-spectacular loads its extensions while it makes the first description
 
 type Json = dict[str, Any]
 
@@ -73,7 +75,8 @@ def without_nullable(part: Any) -> Any:
 
 
 def description() -> Json:
-    made: Json = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    with MAKING:
+        made: Json = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return dict(json.loads(json.dumps(made, default=str)))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ from cluster.protocol import ClusterError
 from core.errors import Conflict, Invalid, PortalError
 from core.scopes import Scope
 from core.transactions import service
+from dra.cel.name_formats import MAX_SUBDOMAIN, SUBDOMAIN
 from inventory.clusters import gateway_for
 from teams.access import require_role
 from teams.audit.refusals import record_refusal
@@ -80,8 +82,12 @@ def allow(*, by: User, account: User, cluster: str, service_account: str) -> Wor
     place = places_of(account).filter(cluster__name=cluster).first()
     if place is None:
         raise Invalid(f"{team} has no namespace in {cluster}.", field="cluster")
-    if not service_account or SERVICE_ACCOUNT.fullmatch(f"system:serviceaccount:x:{service_account}") is None:
-        raise Invalid("Name the service account as in the cluster, such as default.", field="service_account")
+    if len(service_account) > MAX_SUBDOMAIN or re.fullmatch(SUBDOMAIN, service_account) is None:
+        text = (
+            "Name the service account as in the cluster, such as default: a to z, digits, “-” and “.”, "
+            f"at most {MAX_SUBDOMAIN} characters. Each one is allowed by its name."
+        )
+        raise Invalid(text, field="service_account")
     try:
         with service:
             row, is_new = WorkloadIdentity.objects.get_or_create(

@@ -17,12 +17,11 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
-from drf_spectacular.generators import SchemaGenerator
 
 from core.glossary import formatted
 from portal.help.pages import contents
+from portal.openapi import METHODS, description
 
-METHODS = ("get", "post", "put", "patch", "delete")
 REFERENCE = "#/components/"
 SIMPLE = {
     ("string", "date-time"): "time",
@@ -202,11 +201,11 @@ def words(part: Schema) -> SafeString:
 @cache
 def resources() -> dict[str, ReferencePage]:
     """Return every resource of the API by its name."""
-    description = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    drawing = Drawing(description)
+    whole = description()
+    drawing = Drawing(whole)
     found: dict[str, ReferencePage] = {}
     mentioned: dict[str, list[Schema]] = {}
-    for path, item in description["paths"].items():
+    for path, item in whole["paths"].items():
         for method in METHODS:
             if method not in item:
                 continue
@@ -220,7 +219,7 @@ def resources() -> dict[str, ReferencePage]:
             mentioned.setdefault(name, []).extend([*answers, *body.get("properties", {}).values()])
     for name, schemas in mentioned.items():
         for each in drawing.objects_in(schemas):
-            schema = description["components"]["schemas"][each]
+            schema = whole["components"]["schemas"][each]
             found[name].objects.append(ApiObject(each, words(schema), drawing.fields(schema)))
     return dict(sorted(found.items()))
 

@@ -35,6 +35,7 @@ from core.text import as_options, counted
 from core.times import utc_moment
 from notify.mail import send_now
 from teams.access import require_admin, user_of
+from teams.identity.models import IdentityProvider
 from teams.identity.suspension import refused_by, set_break_glass
 from teams.invitations import (
     LIFETIME,
@@ -150,6 +151,11 @@ def person(request: HttpRequest, person_id: UUID) -> HttpResponse:
     return render(request, "setup/person.html", page)
 
 
+def kept_by(person: User) -> IdentityProvider | None:
+    """Return the provider that keeps a person through SCIM, None if nobody does."""
+    return IdentityProvider.objects.filter(scim_users__user=person, scim_users__deleted_at=None).first()
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 def person_admin(request: HttpRequest, person_id: UUID) -> HttpResponse:
     """Say what a platform admin may do, then make the person one, or end that."""
@@ -166,7 +172,7 @@ def person_admin(request: HttpRequest, person_id: UUID) -> HttpResponse:
             messages.success(request, f"{row.username} {now}.")
             # Who has ended their own role may not see this page any more.
             return redirect("home") if row == request.user else redirect("setup:person", row.pk)
-    page = {"person": row, "problem": problem, "use": person_use(row)}
+    page = {"person": row, "problem": problem, "use": person_use(row), "kept_by": kept_by(row)}
     return render(request, "setup/person_admin.html", page, status=status)
 
 
@@ -185,7 +191,7 @@ def person_break_glass(request: HttpRequest, person_id: UUID) -> HttpResponse:
             now = "is a break-glass account now" if marked else "is no longer a break-glass account"
             messages.success(request, f"{row.username} {now}.")
             return redirect("setup:person", row.pk)
-    page = {"person": row, "problem": problem, "refused_by": refused_by(row)}
+    page = {"person": row, "problem": problem, "refused_by": refused_by(row), "kept_by": kept_by(row)}
     return render(request, "setup/person_break_glass.html", page, status=status)
 
 

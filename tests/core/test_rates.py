@@ -1,5 +1,8 @@
 """Limits of requests to the API: of persons, tokens and addresses; request ids."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, local
+
 import pytest
 from django.core.cache import cache
 from django.db import connection
@@ -121,3 +124,24 @@ def test_an_unsound_request_id_is_replaced(db, sent):
 
 def test_pages_have_request_ids_too(client, db):
     assert client.get("/accounts/login/", HTTP_X_REQUEST_ID="page-1").headers["X-Request-ID"] == "page-1"
+
+
+@pytest.mark.security("races", "thirty first ones of what is counted, such as wrong codes")
+def test_counts_of_thirty_at_once_are_all_different(monkeypatch):
+    barrier, seen = Barrier(30, timeout=20), local()
+
+    class Held:
+        add = staticmethod(cache.add)
+
+        def incr(self, key):
+            try:
+                return cache.incr(key)
+            finally:
+                if not hasattr(seen, "first"):  # nobody adds before all have seen that there is no count
+                    seen.first = True
+                    barrier.wait()
+
+    monkeypatch.setattr(rates, "cache", Held())
+    with ThreadPoolExecutor(30) as threads:
+        found = [*threads.map(lambda _number: rates.incremented("thirty", 60), range(30))]
+    assert sorted(found) == [*range(1, 31)]

@@ -1,10 +1,12 @@
 """What a load balancer and Prometheus are told."""
 
 from datetime import timedelta
+from socket import socket
+from time import monotonic
 
 import pytest
 from celery import Celery
-from django.db import DatabaseError, connection
+from django.db import connection
 from django.utils import timezone
 
 from inventory.models import Cluster, Freshness
@@ -78,12 +80,18 @@ def test_unreachable_broker_makes_portal_unready(client, fra, monkeypatch):
 
 
 @pytest.mark.usefixtures("_broker")
-def test_unreachable_database_makes_portal_unready(client, monkeypatch):
-    def refuse():
-        raise DatabaseError
-
-    monkeypatch.setattr(connection, "cursor", refuse)
-    answer = client.get("/readyz")
+@pytest.mark.parametrize("backlog", [None, 5], ids=["nobody listens", "stopped, and its kernel accepts"])
+def test_database_that_does_not_answer_makes_portal_unready(client, monkeypatch, socket_enabled, backlog):
+    with socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if backlog:
+            server.listen(backlog)
+        away = {"host": "127.0.0.1", "port": server.getsockname()[1]}
+        options = connection.get_connection_params() | away
+        monkeypatch.setattr(connection, "get_connection_params", lambda: options)
+        began = monotonic()
+        answer = client.get("/readyz")
+    assert monotonic() - began < 5
     assert answer.status_code == 503
     assert answer.json()["problems"]["database"] == "The database does not respond."
 

@@ -1,7 +1,9 @@
 """docs/openapi.yaml: up to date, valid, with examples, and nothing that clients rely on goes away."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from time import sleep
 
 import jsonschema
 import pytest
@@ -183,3 +185,20 @@ def test_null_is_a_type():
     }
     named = {"properties": {"nullable": {"type": "boolean"}}}
     assert without_nullable(named) == named
+
+
+def test_two_threads_make_the_description_one_after_the_other(monkeypatch):
+    inside, most = [], []
+
+    class Generator:
+        def get_schema(self, **_options):
+            inside.append(1)
+            most.append(len(inside))
+            sleep(0.1)
+            inside.pop()
+            return {}
+
+    monkeypatch.setattr(openapi, "SchemaGenerator", Generator)
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(lambda _number: description(), range(2))] == [{}, {}]
+    assert most == [1, 1]

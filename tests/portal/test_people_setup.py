@@ -13,8 +13,10 @@ from core.errors import Conflict, Forbidden
 from core.models import Installation
 from notify import mail as notify_mail
 from teams import invitations
+from teams.identity.models import IdentityProvider
 from teams.invitations import SALT, InvitationOver, accept_as, accept_as_new, invite, link_token
 from teams.models import AuditEntry, Invitation, Membership, Role, User
+from teams.scim.models import ScimUser
 from teams.tokens import create_token, find_token
 from tests.factories import make_claim, make_team, make_user
 
@@ -265,3 +267,19 @@ def test_only_platform_admins_manage_people(client, root, role):
         invite(by=people[role], email="x@x.example", team=team)
     assert (User.objects.filter(is_superuser=True).count(), changes()) == (1, before)
     assert Invitation.objects.get().revoked_at is None
+
+
+@pytest.mark.parametrize("page", ["person_admin", "person_break_glass"])
+def test_who_is_kept_by_scim_is_warned_of_at_promotion_and_mark(as_root, page):
+    mia = make_user("mia")
+    warning = (
+        "Okta keeps this account through SCIM. From now on it can no longer change, deactivate or delete"
+    )
+    url = reverse(f"setup:{page}", args=[mia.pk])
+    assert warning not in as_root.get(url).text
+    okta = IdentityProvider.objects.create(slug="okta", title="Okta", issuer="https://okta.example")
+    row = ScimUser.objects.create(provider=okta, user=mia, user_name="mia")
+    assert warning in as_root.get(url).text
+    row.deleted_at = timezone.now()
+    row.save(update_fields=["deleted_at"])
+    assert warning not in as_root.get(url).text

@@ -29,6 +29,7 @@ def test_missing_login_answers_401_with_the_scheme(api, db):
 def test_unknown_token_is_401(api, alice, text):
     answer = api(token=text or " ").get(ME)
     assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="Dragoman", error="invalid_token"'
     assert answer.headers["Content-Type"] == "application/problem+json"
 
 

@@ -276,3 +276,18 @@ def test_a_token_of_a_pod_is_found_with_one_query(identity, gateway, django_asse
     find_token(text)
     with django_assert_num_queries(1):
         assert find_token(text) is not None
+
+
+@pytest.mark.security("access", "names of Kubernetes service accounts that mean more than one, or none")
+@pytest.mark.parametrize(
+    "name", ["*", "../x", "x y", "", "X", "x:y", "-x", "x-", "x..y", "x\n", "é", "x/y", "a" * 254], ids=ascii
+)
+def test_what_is_no_name_of_a_service_account_is_refused(olga, ci, fra, name):
+    with pytest.raises(Invalid, match="Each one is allowed by its name"):
+        allow(by=olga, account=ci, cluster="fra-1", service_account=name)
+    assert not WorkloadIdentity.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["default", "a", "build.robot-2", "0", "a" * 253], ids=ascii)
+def test_each_name_of_a_service_account_that_kubernetes_takes_is_allowed(olga, ci, fra, name):
+    assert allow(by=olga, account=ci, cluster="fra-1", service_account=name).service_account == name

@@ -9,7 +9,7 @@ from django.test import Client
 
 from teams.models import AuditEntry, User
 from tests.teams.identity.conftest import configured, sign_in
-from tests.teams.identity.issuer import KEYS, LOGOUT, running
+from tests.teams.identity.issuer import KEYS, LOGOUT, SigningKey, running
 
 NINA = {"sub": "n-1", "preferred_username": "nina"}
 URL = "/accounts/oidc/sso/logout/"
@@ -194,3 +194,20 @@ def test_only_post_and_only_enabled_providers(nina, issuer, sso):
     assert log_out(issuer.logout_token(), "/accounts/oidc/unknown/logout/").status_code == 404
     type(sso).objects.update(enabled=False)
     assert log_out(issuer.logout_token()).status_code == 404
+
+
+def test_key_replaced_under_the_same_id_counts_at_once(nina, issuer):
+    replaced = SigningKey("first")
+    issuer.keys, issuer.signs_with, issuer.asked = [replaced], replaced, []
+    assert log_out(issuer.logout_token()).status_code == 200
+    assert not is_signed_in(nina)
+    assert [path for path, _form in issuer.asked].count("/keys") == 1
+
+
+@pytest.mark.security("sign-in", "many tokens with a known key id and another signature")
+def test_wrong_signatures_read_the_keys_once_in_seconds(nina, issuer):
+    issuer.signs_with, issuer.asked = SigningKey("first"), []
+    for _again in range(5):
+        assert log_out(issuer.logout_token()).status_code == 400
+    assert is_signed_in(nina)
+    assert [path for path, _form in issuer.asked].count("/keys") == 1
