@@ -161,6 +161,7 @@ def facts(claim):
     """Return all that is kept of a claim, without what is of this one alone."""
     claim = fresh(claim)
     values = {field.attname: getattr(claim, field.attname) for field in Claim._meta.concrete_fields}
+    values.pop("key_digest")  # no request made the claim of a factory
     columns = {name: bool(value) if name in OWN else value for name, value in values.items()}
     del columns["reconcile_at"]  # of the sweep
     columns["decided_by_id"] = who(claim.decided_by, claim.team)

@@ -111,13 +111,23 @@ def change_of(cost: Cost, before: Cost) -> str:
     return f"{cost.held / before.held - 1:+.0%}".replace("%", " %").replace("-", "−")
 
 
+def has_one_price(whole: Cost) -> bool:
+    return len(whole.exact) == 1 and not whole.unpriced_held
+
+
 @register.filter
 def money_share(cost: Cost, whole: Cost) -> str:
     """Show the share of the money of `whole`, of its hours without a price or with several currencies."""
-    if len(whole.exact) == 1 and not whole.unpriced_held:
+    if has_one_price(whole):
         ((currency, amount),) = whole.exact.items()
         return percent(cost.exact.get(currency, 0) / amount) if amount else DASH
     return percent(cost.held / whole.held) if whole.held else DASH
+
+
+@register.filter
+def part_of(cost: Cost, whole: Cost) -> str:
+    """Show that share with what it is of, such as "41 % of the cost"."""
+    return f"{money_share(cost, whole)} of {'the cost' if has_one_price(whole) else 'GPU-hours'}"
 
 
 @register.filter

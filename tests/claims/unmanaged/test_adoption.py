@@ -86,6 +86,7 @@ def test_every_column_of_an_adopted_claim(
     assert columns_of(claim) == {
         "name": "by-hand",
         "key": "adopt:uid-by-hand",
+        "key_digest": "",
         "team_id": vision.pk,
         "cluster_id": fra.pk,
         "namespace": "vision",

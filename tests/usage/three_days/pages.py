@@ -370,7 +370,7 @@ def report(of: Sum, by: str, *, is_fleet: bool) -> set[Figure]:
     of, rest = of.stored, REST if is_fleet else {}
     whole_hours, whole_money = whole_of(of, rest)
     whole = "Fleet" if is_fleet else "Total"
-    parts = used_parts(of) | parts_of(rest)
+    parts, unpriced = used_parts(of) | parts_of(rest), unpriced_of(of, rest)
     shown = ["Used", "Idle", "Unallocated" if is_fleet else "No telemetry"]
     figures = {
         f"Totals: {'Fleet' if is_fleet else 'Allocated'}": [euros(whole_money, 0), short_hours(whole_hours)],
@@ -385,8 +385,9 @@ def report(of: Sum, by: str, *, is_fleet: bool) -> set[Figure]:
             figures[f"Reconciliation: GPU-hours / {label}"] = [short_hours(held), part]
             figures[f"Reconciliation: Money / {label}"] = [euros(amount)]
             if label in shown:
-                figures[f"Totals: {label}"] = [euros(amount, 0), part]
-    if unpriced := unpriced_of(of, rest):
+                of_money = float(held) / float(whole_hours) if unpriced else float(amount / whole_money)
+                figures[f"Totals: {label}"] = [euros(amount, 0), share(of_money)]
+    if unpriced:
         figures["Reconciliation"].append(hours(unpriced))
     ahead = budget_money()[2]
     figures["Totals: Forecast of budgets"] = [
