@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, Self
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination, PageNumberPagination
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from core import sparse
@@ -75,11 +76,26 @@ class Input(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping) and not isinstance(data, QueryDict):
             sent = {name: field for name, field in self.fields.items() if name in data}
-            if wrong := {
-                name: errors for name, field in sent.items() if (errors := mistyped(field, data[name]))
-            }:
+            wrong: dict[str, Any] = {
+                str(name): [unknown_member(str(name), self.fields)] for name in data if name not in sent
+            }
+            wrong |= {name: errors for name, field in sent.items() if (errors := mistyped(field, data[name]))}
+            if wrong:
                 raise serializers.ValidationError(wrong)
         return super().to_internal_value(data)
+
+
+def unknown_member(name: str, known: Iterable[str]) -> str:
+    """Return why a body is refused that has this member, with the nearest name that it may have."""
+    names = list(known)
+    hint = did_you_mean(name, names) or f"Known: {', '.join(names) or 'none'}."
+    return f"Unknown member “{name[:40]}”. {hint}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question with the name of `known` that is nearest, empty if none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"Did you mean “{near[0]}”?" if near else ""
 
 
 def mistyped(field: Any, value: object) -> dict[str, Any] | list[str]:
@@ -123,6 +139,38 @@ class BooleanFilter(filters.BooleanFilter):
     """A filter of django-filter without its widget, which ignores unknown text."""
 
     field_class = YesNo
+
+
+class AskingForm(forms.Form):
+    """
+    A form that asks before it takes a name that no cluster has: it is refused once, beside “Save anyway”.
+    """
+
+    allow_unknown = forms.BooleanField(required=False, label="Save anyway")
+
+    def surprises(self) -> Iterator[tuple[str, str]]:
+        """Yield the fields that may be mistyped, each with a sentence."""
+        raise NotImplementedError
+
+    @property
+    def confirmation(self) -> forms.BoundField | None:
+        """The box that is shown beside a surprise."""
+        return self["allow_unknown"] if "allow_unknown" in self.fields else None
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        box = self.fields.pop("allow_unknown")
+        if self.is_bound:
+            self.fields["allow_unknown"] = box  # the last one
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]
+        allowed, found = self.cleaned_data.pop("allow_unknown", False), dict(self.surprises())
+        if not found:
+            del self.fields["allow_unknown"]
+        elif not allowed:
+            for name, sentence in found.items():
+                self.add_error(name, sentence)
 
 
 class DurationText(forms.CharField):
@@ -245,10 +293,14 @@ _query_parameters: dict[tuple[type, str], frozenset[str]] = {}
 
 
 class KnownParameters(BasePermission):
-    """Refuses a query with a parameter that the operation does not describe, and names those that it does."""
+    """
+    Refuses a query with a parameter that the operation does not describe, and names those that it does; and
+    members of a body where it takes none. Those of other bodies are refused by `Input`.
+    """
 
     def has_permission(self, request: Request, view: Any) -> bool:
         operation = getattr(view, "action", None) or (request.method or "").lower()
+        _require_no_members(view, operation, request)
         if not request.query_params or not hasattr(view, operation):
             return True  # the second is 405
         known = query_parameters(view, operation, request)
@@ -273,10 +325,29 @@ def query_parameters(view: Any, operation: str, request: Request) -> frozenset[s
     return _query_parameters[key]
 
 
-def _described_parameters(view: Any, handler: Any, request: Request) -> Iterator[str]:
-    """Yield the parameters of `@extend_schema`, the only place that names them."""
+def _require_no_members(view: Any, operation: str, request: Request) -> None:
+    """Raise Invalid if a body has members and the operation is described without a body."""
+    is_json = (request.content_type or "").startswith("application/json")
+    if request.method in SAFE_METHODS or not is_json or not hasattr(view, operation):
+        return
+    takes_none = request.method == "DELETE" or (
+        "schema" in getattr(handler := getattr(view, operation), "kwargs", {})
+        and _schema(view, handler, request).get_request_serializer() is None
+    )
+    if takes_none and isinstance(request.data, Mapping) and (sent := next(iter(request.data), None)):
+        raise Invalid(f"{unknown_member(sent, ())} Send no body.", field=sent)
+
+
+def _schema(view: Any, handler: Any, request: Request) -> Any:
+    """Return the description of an operation by `@extend_schema`."""
     schema = getattr(handler, "kwargs", {}).get("schema", type(view.schema))()
     schema.view, schema.method = view, sparse.described_method(request)
+    return schema
+
+
+def _described_parameters(view: Any, handler: Any, request: Request) -> Iterator[str]:
+    """Yield the parameters of `@extend_schema`, the only place that names them."""
+    schema = _schema(view, handler, request)
     for parameter in schema.get_override_parameters():
         if not isinstance(parameter, OpenApiParameter):
             yield from parameter().fields

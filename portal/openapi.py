@@ -42,8 +42,23 @@ def complete(result: Json, **_spectacular: Any) -> Json:
         for method in METHODS:
             if method in item:
                 _add_example(item[method], examples().get(f"{method.upper()} {path}", {}))
+                _close(item[method].get("requestBody", {}), result["components"]["schemas"])
     completed: Json = without_nullable(result)
     return completed
+
+
+def _close(part: Any, schemas: Json) -> None:
+    """Say of every object of a request body that it has no other members (`core.inputs.Input`)."""
+    if isinstance(part, list):
+        for one in part:
+            _close(one, schemas)
+    elif isinstance(part, dict):
+        named = schemas.get(str(part.get("$ref", "")).rpartition("/")[2])
+        if named is not None and "additionalProperties" not in named and "properties" in named:
+            named["additionalProperties"] = False
+            _close(named["properties"], schemas)
+        for value in part.values():
+            _close(value, schemas)
 
 
 def _add_example(operation: Json, example: Mapping[str, Any]) -> None:

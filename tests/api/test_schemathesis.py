@@ -11,6 +11,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from random import Random
 from typing import Any
 
@@ -333,6 +334,42 @@ def test_a_write_refused_at_its_last_statement_leaves_nothing(described, known, 
         api.fail_at = 0
     assert left == {}
     assert tried > 60
+
+
+def misspelt(body):
+    """Yield a body and its name of too much, for each object in the body."""
+    if isinstance(body, dict):
+        name = next(iter(body), "reason")
+        yield {**body, f"{name}x": body.get(name, "")}, f"{name}x"
+    if isinstance(body, dict | list):
+        for key, part in body.items() if isinstance(body, dict) else enumerate(body):
+            if key != "spec":  # of Kubernetes
+                for changed, name in misspelt(part):
+                    whole = copy(body)
+                    whole[key] = changed
+                    yield whole, name
+
+
+def test_an_unknown_member_is_refused_with_the_nearest_name(described, known):
+    """In each object of each body, and where there is no body."""
+    accepted, nested = {}, 0
+    for label in sorted(WRITES):
+        method, path = label.split()
+        operation = described[path][method]
+        wish = sample_request(operation)
+        assert wish is not None
+        place = known.places(path)[0]
+        of = next(iter(place.values()), "")
+        body = wish.bodies(of)[0]
+        for sent, name in misspelt(body or {}):
+            nested += name not in sent
+            case = operation.Case(path_parameters=place, body=sent, media_type="application/json")
+            answer = case.call(headers=sent_by(wish.user_of(of)))
+            near = f"Did you mean “{name[:-1]}”?" if body else ""
+            if answer.status_code != 422 or f"Unknown member “{name}”. {near}" not in answer.text:
+                accepted[label, name] = (answer.status_code, answer.text[:200])
+    assert accepted == {}
+    assert nested > 5
 
 
 @pytest.mark.parametrize("label", REFUSED)
