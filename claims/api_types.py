@@ -156,6 +156,9 @@ class QuotaIn(Input):
         required=False,
         help_text="Kept free for the team; for device classes only. Left out it stays",
     )
+    allow_unknown = serializers.BooleanField(
+        default=False, help_text="Take a device class that no cluster has (yet)"
+    )
 
 
 class QuotaRequestIn(Input):
@@ -168,6 +171,9 @@ class QuotaRequestIn(Input):
     devices = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="The limit in total")
     until = serializers.DateTimeField(allow_null=True, default=None, help_text="Permanent if left out")
     reason = serializers.CharField(max_length=2000)
+    allow_unknown = serializers.BooleanField(
+        default=False, help_text="Take a device class that no cluster has (yet)"
+    )
 
 
 class QuotaGrantIn(Input):

@@ -1,5 +1,6 @@
 """The form of a rate."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
@@ -9,11 +10,12 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from core.errors import Invalid
-from core.inputs import LocalMoment
+from core.inputs import AskingForm, LocalMoment
 from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
 from usage.models import Rate
 from usage.rate_matches import require_expression
+from usage.rate_preview import preview
 
 
 class RetireForm(forms.Form):
@@ -26,7 +28,7 @@ class RetireForm(forms.Form):
     )
 
 
-class RateForm(forms.Form):
+class RateForm(AskingForm):
     """The fields of `usage.services.save_rate`."""
 
     title = forms.CharField(label="Title", max_length=80)
@@ -90,12 +92,20 @@ class RateForm(forms.Form):
     ) -> None:
         """Fill the form from `rate`, else with `currency`; a rate that `follows` it applies from now on."""
         initial: dict[str, Any] = (
-            {name: getattr(rate, name) for name in self.base_fields} if rate else {"currency": currency}
+            {name: getattr(rate, name) for name in self.base_fields if hasattr(rate, name)}
+            if rate
+            else {"currency": currency}
         )
         if rate is None or follows:
             initial["valid_from"] = timezone.now().replace(second=0, microsecond=0)
             initial.pop("valid_until", None)
         super().__init__(data, initial=initial)
+
+    def surprises(self) -> Iterator[tuple[str, str]]:
+        if not self.errors and "preview" not in self.data:
+            found = preview(Rate(**self.cleaned_data), now=timezone.now())
+            if found.devices and not found.kinds:
+                yield "product", f"None of the {found.devices} devices of the clusters matches this rate now."
 
     def clean(self) -> dict[str, Any]:
         start, end = self.cleaned_data.get("valid_from"), self.cleaned_data.get("valid_until")

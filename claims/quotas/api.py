@@ -15,6 +15,7 @@ from claims import api_types
 from claims.api_types import ClaimOut
 from claims.models import Quota, QuotaRequest, RequestStatus, WrittenQuota
 from claims.quotas import services
+from claims.quotas.classes import require_known_class
 from claims.quotas.quota_usage import quota_breakdown, quota_usage
 from claims.quotas.tasks import write_cluster
 from core import idempotency
@@ -152,6 +153,7 @@ class QuotaViewSet(
         fields = api_types.QuotaIn.of(request).validated_data
         fields["team"] = team_for(user, fields["team"])
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
+        require_known_class(fields["device_class"], fields["team"], allow_unknown=fields.pop("allow_unknown"))
         quota = services.set_quota(by=user, **fields)
         return Response(QuotaOut(quota_usage([quota])[0]).data, status=status.HTTP_200_OK)
 
@@ -238,6 +240,7 @@ class QuotaRequestViewSet(
         fields = api_types.QuotaRequestIn.of(request).validated_data
         fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
+        require_known_class(fields["device_class"], fields["team"], allow_unknown=fields.pop("allow_unknown"))
         serializer = services.request_quota(by=user, key=idempotency.idempotency_key(request), **fields)
         return Response(QuotaRequestOut(serializer).data, status=status.HTTP_201_CREATED)
 

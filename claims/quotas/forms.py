@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django import forms
@@ -10,13 +11,20 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from claims.models import Profile, Quota
-from core.inputs import LocalMoment, TitleField
+from claims.quotas.classes import unknown_class
+from core.inputs import AskingForm, LocalMoment, TitleField
 from core.text import as_options
 from dra.quota import no_class_reason
 from teams.models import Team
 
 
-class QuotaForm(forms.Form):
+def class_surprises(cleaned: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what is unexpected of the device class that a form names."""
+    if surprise := unknown_class(cleaned.get("device_class") or "", cleaned.get("team")):
+        yield "device_class", surprise
+
+
+class QuotaForm(AskingForm):
     """A limit of one team for one device class, for one profile, or for the number of its claims."""
 
     marks_required = True
@@ -58,6 +66,9 @@ class QuotaForm(forms.Form):
     def __init__(self, data: QueryDict | None = None, *, initial: dict[str, Any] | None = None) -> None:
         super().__init__(data, initial=initial)
 
+    def surprises(self) -> Iterator[tuple[str, str]]:
+        return class_surprises(self.cleaned_data)
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         cleaned["counts"] = cleaned.get("counts") or Quota.Counts.DEVICES
@@ -82,7 +93,7 @@ class UntilField(LocalMoment):
         super().__init__(required=False, label="Until", help_text="Leave it empty for a permanent increase.")
 
 
-class QuotaRequestForm(forms.Form):
+class QuotaRequestForm(AskingForm):
     """How many more, until when, and why. `limit` is the current limit of the team; it is not a field."""
 
     marks_required = True
@@ -128,6 +139,9 @@ class QuotaRequestForm(forms.Form):
         if name and (problem := no_class_reason(name)):
             raise forms.ValidationError(problem)
         return name
+
+    def surprises(self) -> Iterator[tuple[str, str]]:
+        return class_surprises(self.cleaned_data)
 
     def clean_until(self) -> object:
         until = self.cleaned_data["until"]

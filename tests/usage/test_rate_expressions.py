@@ -258,6 +258,21 @@ def test_page_shows_the_preview_and_saves_nothing(client, root, fra):
     assert 'device.capacityType == ""spot""' in listed
 
 
+def test_page_asks_once_before_it_saves_a_rate_that_no_device_has(client, root, fra):
+    add_basis(fra, SPOT, devices=3)
+    client.force_login(root)
+    form = {
+        "title": "H100", "per_hour": "1", "currency": "EUR", "valid_from": "2026-12-01T00:00",
+        "driver": "gpu.nvida.com",
+    }  # fmt: skip
+    asked = client.post(reverse("usage:rate_new"), form)
+    assert asked.status_code == 422
+    assert "None of the 3 devices of the clusters matches this rate now." in asked.text
+    assert "Save anyway" in asked.text and not Rate.objects.exists()
+    client.post(reverse("usage:rate_new"), form | {"allow_unknown": "on"})
+    assert Rate.objects.get().driver == "gpu.nvida.com"
+
+
 def test_api_saves_expressions_and_previews_for_platform_admins_only(client, root, alice, fra):
     add_basis(fra, SPOT, devices=3)
     body = {

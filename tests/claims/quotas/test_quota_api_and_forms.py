@@ -449,3 +449,38 @@ def test_the_page_of_policies_lists_the_namespaces_of_that_cluster_that_have_the
     assert (context["warn"], context["account"]) == (True, "me")
     wrong = client.get(page, {"account": "a' || true"})
     assert (wrong.status_code, wrong.context["text"]) == (422, "")
+
+
+@pytest.mark.parametrize(("address", "more"), [(QUOTAS, {}), (REQUESTS, {"reason": "A run."})])
+def test_the_api_asks_before_it_takes_a_class_no_cluster_has(vision, fra, root, address, more):
+    sent = {"team": "vision", "device_class": "gpu.nvida.com", "devices": 4, **more}
+    DeviceClass.objects.create(cluster=fra, uid="c", name=GPU_CLASS)
+    refused = api(root).post(address, sent, format="json")
+    assert (refused.status_code, refused.json()["code"]) == (422, "unknown-name")
+    assert "“gpu.nvida.com”. Did you mean “gpu.nvidia.com”?" in refused.json()["detail"]
+    assert not Quota.objects.exists() and not QuotaRequest.objects.exists()
+    assert api(root).post(address, {**sent, "allow_unknown": True}, format="json").status_code < 300
+    before = api(root).post(address, {**sent, "device_class": GPU_CLASS}, format="json")
+    assert before.status_code < 300
+
+
+@pytest.mark.parametrize(
+    ("address", "more"),
+    [(SET, {"devices": "4"}), (ASK, {"more": "4", "reason": "A run.", "key": "k"})],
+)
+def test_a_page_asks_once_before_it_takes_a_class_no_cluster_has(client, vision, fra, root, address, more):
+    client.force_login(root)
+    sent = {"team": "vision", "device_class": "gpu.nvida.com", **more}
+    DeviceClass.objects.create(cluster=fra, uid="c", name=GPU_CLASS)
+    refused = client.post(address, sent)
+    assert refused.status_code == 422
+    assert "Did you mean “gpu.nvidia.com”?" in refused.text and "Save anyway" in refused.text
+    assert not Quota.objects.exists() and not QuotaRequest.objects.exists()
+    assert client.post(address, {**sent, "allow_unknown": "on"}).status_code == 302
+
+
+def test_no_class_is_unknown_before_any_cluster_has_told_its_own(client, vision, root):
+    client.force_login(root)
+    sent = {"team": "vision", "device_class": "gpu.nvida.com", "devices": "4"}
+    assert "Save anyway" not in client.get(PAGE).text
+    assert client.post(SET, sent).status_code == 302
