@@ -173,3 +173,14 @@ def test_member_page_query_count_is_constant(browse, vision, olga, django_assert
         Membership.objects.create(user=make_user(f"person-{number}"), team=vision)
     with django_assert_max_num_queries(len(few)):
         assert "person-29" in owner.get(PEOPLE).text
+
+
+def test_changed_role_is_undone_from_the_message(browse, vision, olga, bob):
+    client = browse(olga)
+    before, undone = role_of(bob, vision), f"{role_url(bob)}?role={role_of(bob, vision)}"
+    assert before != Role.LEAD
+    page = client.post(role_url(bob), {"role": "lead"}, follow=True)
+    assert role_of(bob, vision) == Role.LEAD
+    assert f'action="{undone}"' in page.text
+    client.post(undone, follow=True)
+    assert role_of(bob, vision) == before

@@ -458,7 +458,8 @@ def test_the_api_asks_before_it_takes_a_class_no_cluster_has(vision, fra, root, 
     refused = api(root).post(address, sent, format="json")
     assert (refused.status_code, refused.json()["code"]) == (422, "unknown-name")
     assert "“gpu.nvida.com”. Did you mean “gpu.nvidia.com”?" in refused.json()["detail"]
-    assert not Quota.objects.exists() and not QuotaRequest.objects.exists()
+    assert not Quota.objects.exists()
+    assert not QuotaRequest.objects.exists()
     assert api(root).post(address, {**sent, "allow_unknown": True}, format="json").status_code < 300
     before = api(root).post(address, {**sent, "device_class": GPU_CLASS}, format="json")
     assert before.status_code < 300
@@ -474,8 +475,10 @@ def test_a_page_asks_once_before_it_takes_a_class_no_cluster_has(client, vision,
     DeviceClass.objects.create(cluster=fra, uid="c", name=GPU_CLASS)
     refused = client.post(address, sent)
     assert refused.status_code == 422
-    assert "Did you mean “gpu.nvidia.com”?" in refused.text and "Save anyway" in refused.text
-    assert not Quota.objects.exists() and not QuotaRequest.objects.exists()
+    assert "Did you mean “gpu.nvidia.com”?" in refused.text
+    assert "Save anyway" in refused.text
+    assert not Quota.objects.exists()
+    assert not QuotaRequest.objects.exists()
     assert client.post(address, {**sent, "allow_unknown": "on"}).status_code == 302
 
 
