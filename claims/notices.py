@@ -13,4 +13,5 @@ from teams.models import User
 def notify_of(claim: Claim, people: Iterable[User] | None = None, *, url: str = "", **said: Any) -> None:
     """Notify `people`, else the owner, with a link to its page or `url`; `said` as in `notify`."""
     people = [claim.requested_by] if people is None else people
-    notify(people, team_id=claim.team_id, url=url or reverse("claims:detail", args=[claim.pk]), **said)
+    url = url or reverse("claims:detail", args=[claim.pk])
+    notify(people, url=url, **{"team_id": claim.team_id, **said})
