@@ -293,7 +293,7 @@ def said(exception, status):
             {"status": 403, "code": "forbidden", "title": "Forbidden", "detail": "You are viewer."},
         ),
         (
-            exceptions.AuthenticationFailed("Who?"),
+            exceptions.NotAuthenticated("Who?"),
             401,
             {
                 **{"status": 401, "code": "unauthenticated", "title": "Unauthorized"},
