@@ -48,7 +48,7 @@ from core.problems import (
 )
 from core.text import money
 from core.times import duration, relative, require_date
-from core.transactions import after_commit, lock_row, pause
+from core.transactions import after_commit, lock_row, pause, queue
 from notify.models import Notice
 from teams.models import Membership, Role, User
 from tests.factories import make_team, make_user
@@ -588,6 +588,20 @@ def test_a_task_is_queued_after_the_commit_with_its_arguments(task, django_captu
             after_commit(task, 2)
             transaction.set_rollback(True)
     assert task.sent == [(1, "x")]
+
+
+def test_broker_that_hangs_is_waited_for_once(task, monkeypatch):
+    asked: list[Any] = []
+
+    def refuse(*args):
+        asked.append(args)
+        raise OperationalError("away")
+
+    task.delay = refuse
+    monkeypatch.setattr(pause, "until", 0.0)
+    for number in range(20):
+        queue(task, number)
+    assert asked == [(0,)]
 
 
 @pytest.mark.django_db
