@@ -264,7 +264,9 @@ def test_an_extension_needs_a_key_of_up_to_80_characters(running, alice, key):
 def test_a_key_extends_one_claim_and_answers_though_that_is_over(running, alice, lena):
     one, two = running("one", extension=DAY), running("two", extension=DAY)
     first = extend(claim=one, by=alice, until=END + HOUR, key="k")
-    assert extend(claim=one, by=alice, until=END + 5 * HOUR, key="k") == first
+    with pytest.raises(Invalid, match="was used for an extension of one until Mon 2 Nov 2026, 07:00 UTC"):
+        extend(claim=one, by=alice, until=END + 5 * HOUR, key="k")
+    assert extend(claim=one, by=alice, until=END + HOUR, key="k") == first
     with pytest.raises(Conflict) as refusal:
         extend(claim=two, by=alice, until=END + HOUR, key="k")
     assert refusal.value.message == "This key was already used to extend another claim."

@@ -121,7 +121,9 @@ def test_a_key_is_one_persons_own_and_has_80_characters_at_most(want, lena, alic
     first = want(key="same")
     other = want(key="same", by=lena, device_class="mig.nvidia.com")
     assert (first.requested_by, other.requested_by) == (alice, lena)
-    assert want(key="same", by=lena, devices=99) == other  # whatever else was said with it
+    assert want(key="same", by=lena, device_class="mig.nvidia.com") == other
+    with pytest.raises(Invalid, match="This Idempotency-Key was used for another request"):
+        want(key="same", by=lena, device_class="mig.nvidia.com", devices=99)
     with pytest.raises(Invalid, match="needs a key of 1 to 80 characters"):
         want(key="x" * 81, devices=11)
     assert QuotaRequest.objects.count() == 2
@@ -509,7 +511,9 @@ def test_setting_a_quota_writes_every_column_of_that_row_alone(root, vision, quo
         (nlp.pk, GPU_CLASS, None, "devices", 5, 0),
     }
     assert Quota.objects.get(devices=6).pk == quota.pk
-    set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=6)  # a guarantee left out is none
+    set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=5)  # a guarantee left out stays
+    assert Quota.objects.get(pk=quota.pk).guaranteed == 2
+    set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=5, guaranteed=0)
     assert Quota.objects.get(pk=quota.pk).guaranteed == 0
     assert Quota.objects.get(pk=theirs.pk).devices == 5
 
