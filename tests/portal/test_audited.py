@@ -185,6 +185,7 @@ def test_an_address_that_no_proxy_says_is_left_out(alice, settings):
     settings.ALLAUTH_TRUSTED_PROXY_COUNT = 2
     client = Client(REMOTE_ADDR="10.0.0.1", headers={"X-Forwarded-For": ADDRESS})
     client.force_login(alice)
+    client.post("/accounts/reauthenticate/", {"password": "alice"})
     client.post("/me/tokens/", {"title": "laptop", "days": "30"})
     assert AuditEntry.objects.filter(action="token.created", address=None).count() == 1
 
@@ -194,6 +195,7 @@ def test_an_address_that_no_proxy_says_is_left_out(alice, settings):
 
 def test_a_token_is_created_and_revoked_on_the_page(alice):
     person = browser(alice)
+    person.post("/accounts/reauthenticate/", {"password": "alice"})
     person.post("/me/tokens/", {"title": "laptop", "days": "30"})
     created = entry("token.created")
     assert who_and_where(created) == ("alice", "person", ADDRESS, "web")

@@ -13,7 +13,7 @@ from claims.models import Claim, Extension, PendingRequest, ProfileVersion, Quot
 from claims.quotas import quota_usage
 from claims.requests import services as requests_services
 from claims.states import ClaimState
-from core.errors import Conflict
+from core.errors import Conflict, Invalid
 from tests.factories import make_profile, make_quota, make_spec
 from tests.threads import Race, without_lock
 
@@ -126,8 +126,8 @@ def test_one_key_for_two_claims_at_once_extends_one(held, alice, monkeypatch):
         )
     )
     assert made == Extension.objects.get()
-    assert isinstance(refused, Conflict)
-    assert refused.message == "This key was already used to extend another claim."
+    assert isinstance(refused, Invalid)
+    assert refused.message.startswith("This Idempotency-Key was used for an extension of ")
 
 
 @pytest.mark.parametrize("guarded", [True, False])
