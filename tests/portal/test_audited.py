@@ -182,10 +182,10 @@ def test_without_a_proxy_nobody_chooses_their_address(alice):
 
 
 def test_an_address_that_no_proxy_says_is_left_out(alice, settings):
-    settings.ALLAUTH_TRUSTED_PROXY_COUNT = 2
     client = Client(REMOTE_ADDR="10.0.0.1", headers={"X-Forwarded-For": ADDRESS})
     client.force_login(alice)
     client.post("/accounts/reauthenticate/", {"password": "alice"})
+    settings.ALLAUTH_TRUSTED_PROXY_COUNT = 2
     client.post("/me/tokens/", {"title": "laptop", "days": "30"})
     assert AuditEntry.objects.filter(action="token.created", address=None).count() == 1
 
