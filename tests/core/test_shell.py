@@ -118,13 +118,13 @@ def test_the_counts_read_the_ages_of_devices_too(alice, django_assert_num_querie
     assert [age.cluster.title for age in read] == [age.cluster.title for age in expected]
 
 
-def test_the_team_of_the_address_goes_before_that_of_the_cookie(browse, alice, vision):
+def test_team_of_the_frame_is_that_of_the_cookie_not_of_the_address(browse, alice, vision):
     make_team("nlp", members=(alice,))
     person = browse(alice)
     assert person.get(ME).context["shell"].team.slug == "nlp"
     person.cookies["team"] = "vision"
     assert person.get(ME).context["shell"].team.slug == "vision"
-    assert person.get(ME, {"team": "nlp"}).context["shell"].team.slug == "nlp"
+    assert person.get(ME, {"team": "nlp"}).context["shell"].team.slug == "vision"
     assert person.get(ME, {"team": "nonsense"}).context["shell"].team.slug == "vision"
 
 
