@@ -352,7 +352,7 @@ def misspelt(body):
 
 def test_an_unknown_member_is_refused_with_the_nearest_name(described, known):
     """In each object of each body, and where there is no body."""
-    accepted, nested = {}, 0
+    accepted = {}
     for label in sorted(WRITES):
         method, path = label.split()
         operation = described[path][method]
@@ -362,14 +362,12 @@ def test_an_unknown_member_is_refused_with_the_nearest_name(described, known):
         of = next(iter(place.values()), "")
         body = wish.bodies(of)[0]
         for sent, name in misspelt(body or {}):
-            nested += name not in sent
             case = operation.Case(path_parameters=place, body=sent, media_type="application/json")
             answer = case.call(headers=sent_by(wish.user_of(of)))
             near = f"Did you mean “{name[:-1]}”?" if body else ""
             if answer.status_code != 422 or f"Unknown member “{name}”. {near}" not in answer.text:
                 accepted[label, name] = (answer.status_code, answer.text[:200])
     assert accepted == {}
-    assert nested > 5
 
 
 @pytest.mark.parametrize("label", REFUSED)

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from claims.api_types import RequestIn
 from claims.models import Claim
 from claims.states import ClaimState
 from tests.factories import make_cluster, make_profile, make_quota, make_team, make_user
@@ -95,3 +96,9 @@ def test_a_key_is_forgotten_a_day_later_if_its_claim_has_ended(send):
     assert send()["id"] == first["id"]
     end(first, ClaimState.RELEASED)
     assert send(devices=2)["id"] != first["id"]
+
+
+def test_unknown_member_of_a_part_is_refused_with_the_nearest_name():
+    wrong = RequestIn(data={"together": [{"devcies": 1}]})
+    assert not wrong.is_valid()
+    assert wrong.errors["together"][0]["devcies"] == ["Unknown member “devcies”. Did you mean “devices”?"]
