@@ -422,6 +422,8 @@ class LocalMoment(forms.DateTimeField):
         try:
             found = super().to_python(value)
             return None if found is None else found.astimezone(UTC)
+        except OverflowError:  # in the first or last hours of the calendar
+            raise ValidationError(self.error_messages["invalid"], code="invalid") from None
         except ValidationError as refusal:
             if refusal.code != "ambiguous_timezone" or not refusal.params:
                 raise

@@ -293,13 +293,14 @@ class _Site:
     def counted(self) -> tuple[str, ...]:
         """Return the fewest claims that free enough devices, the preferred ones first; () if none do."""
         missing = self.demand.device_count - self.demand.free_by_node[self.name]
-        most = sorted(self.holders, key=lambda name: -self.freed[name])  # of as many, the order of holders
         released: list[str] = []
-        for name in most:
-            if missing <= 0:
-                break
+        for name in sorted(self.holders, key=lambda name: -self.freed[name]):
+            rest = (one for one in self.holders if one not in released and self.freed[one] >= missing)
+            name = next(rest, name)  # the last one holds no more than is needed
             released.append(name)
             missing -= self.freed[name]
+            if missing <= 0:
+                break
         return () if missing > 0 or not self.fits(released) else tuple(released)
 
     def fits(self, released: Sequence[str]) -> bool:

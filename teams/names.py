@@ -60,10 +60,14 @@ def require_free(name: str) -> None:
         raise Conflict(f"The user name “{name}” is taken. Choose another one.", field="username")
 
 
-def _taken_like(base: str, of: User | None) -> set[str]:
-    """Hold names, and return those of others, and addresses, that begin like this one; in small letters."""
+def hold_names() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+
+
+def _taken_like(base: str, of: User | None) -> set[str]:
+    """Hold names, and return those of others, and addresses, that begin like this one; in small letters."""
+    hold_names()
     others = User.objects.exclude(pk=of.pk) if of else User.objects.all()
     begins = Q()
     for start in {base, looks(base)}:

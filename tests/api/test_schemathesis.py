@@ -212,6 +212,7 @@ MEANINGLESS = {
     "POST /api/v1/teams/{slug}/members/": "the person has to have an account",
     "PUT /api/v1/teams/{slug}/namespaces/{cluster}/": "a namespace is a label of RFC 1123",
     "POST /api/v1/invitations/": "the address has to be one of mail, the team has to exist",
+    "POST /api/v1/claims/import/": "the text has to be a manifest that requests devices",
     "POST /api/v1/profiles/import/": "the text has to be a file of profiles",
     "POST /api/v1/profiles/presets/": "the presets have to exist",
     "POST /api/v1/webhooks/": "the address has to be a public one with https://",

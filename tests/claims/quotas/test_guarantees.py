@@ -50,7 +50,8 @@ def test_a_request_beyond_the_own_guarantee_leaves_others_theirs(ask, vision, qu
         ask(devices=3)
     assert refused.value.message == (
         "4 of the 6 free gpu.nvidia.com devices are guaranteed to nlp; "
-        "this request needs 3 beyond vision's own guarantee of 8."
+        "this request needs 3 beyond vision's own guarantee of 8. Release a claim of the team, "
+        "request fewer devices, or ask for more quota."
     )
     assert ask(devices=2).state == ClaimState.REQUESTED
 
@@ -67,7 +68,8 @@ def test_a_request_takes_the_rest_of_its_own_guarantee_before_what_is_beyond_it(
         ask(devices=5)
     assert refused.value.message == (
         "4 of the 8 free gpu.nvidia.com devices are guaranteed to nlp; "
-        "this request needs 3 beyond vision's own guarantee of 4."
+        "this request needs 3 beyond vision's own guarantee of 4. Release a claim of the team, "
+        "request fewer devices, or ask for more quota."
     )
     assert ask(devices=4).state == ClaimState.REQUESTED
 
