@@ -99,6 +99,14 @@ def _as_found():
 
 
 @pytest.fixture(autouse=True)
+def _broker_is_not_avoided():
+    """A broker that was away in one test is asked again in the next, not seconds later."""
+    from core.transactions import pause
+
+    pause.until = 0.0
+
+
+@pytest.fixture(autouse=True)
 def _local_only(socket_enabled):
     """Unix sockets and loopback are open, the rest of the world is not."""
     pytest_socket.socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True)

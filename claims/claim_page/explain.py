@@ -84,7 +84,7 @@ class NextAction:
     @property
     def headline_for_others(self) -> str:
         """Return who acts next, as somebody other than the owner reads it: "alice acts next."."""
-        return f"{self.who} acts next." if self.actor in ("you", "pod-owner") else self.headline
+        return f"{self.who} acts next." if self.actor in ("pod-owner", "you") else self.headline
 
 
 def next_action(
