@@ -113,7 +113,9 @@ def test_sigterm_in_the_block_releases_the_claim(run, automatic, code):
     assert state(claim) in ENDED
 
 
-@pytest.mark.parametrize("code", [BLOCKS["sync"], BLOCKS["async"]])  # asyncio holds back the first Ctrl-C
+@pytest.mark.parametrize(
+    "code", [BLOCKS["sync"], BLOCKS["async"]], ids=["sync", "async"]
+)  # asyncio holds back the first Ctrl-C
 def test_an_interrupted_block_releases_the_claim(run, automatic, code):
     program = run(code)
     claim = inside(program)
