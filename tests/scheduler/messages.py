@@ -20,4 +20,4 @@ def recorded() -> dict[str, Message]:
 def normalized(scheduled_condition: Message) -> Message:
     """Replace the number of nodes, which depends on the rest of the cluster."""
     reason, message = scheduled_condition
-    return reason, re.sub(r"\b\d+(?= node\(s\))|(?<=\b0/)\d+", "N", message)
+    return reason, re.sub(r"\b\d+(?= node\(s\)| Preemption)|(?<=\b0/)\d+", "N", message)
