@@ -189,7 +189,7 @@ def test_team_reads_claim_and_outsider_gets_404(alice, bob, lena, eve, root, cla
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_outsiders_and_viewers_cannot_change_claim(bob, eve, claim, action):
-    body = {"spec_hash": claim.spec_hash, "reason": "because"}
+    body = {"approve": {"spec_hash": claim.spec_hash}, "deny": {"reason": "because"}}.get(action, {})
     url = f"{CLAIMS}{claim.pk}/{action}/"
     assert client(eve).post(url, body, format="json").status_code == 404
     assert client(bob).post(url, body, format="json").status_code == 403
