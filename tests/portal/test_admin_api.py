@@ -274,9 +274,8 @@ def test_an_admin_changes_the_settings(by):
 
 
 def test_everybody_changes_their_own_profile_but_the_mail_address(by, people):
-    me = by["eve"](
-        "patch", "me/", {"first_name": "Eve", "timezone": "Europe/Berlin", "email": "x@example.org"}
-    )
+    by["eve"]("patch", "me/", {"first_name": "Eve", "email": "x@example.org"}, 422)
+    me = by["eve"]("patch", "me/", {"first_name": "Eve", "timezone": "Europe/Berlin"})
     assert (me["name"], me["timezone"], me["email"]) == ("Eve", "Europe/Berlin", people["eve"].email)
     by["eve"]("patch", "me/", {"timezone": "Mars/North"}, 422)
 
