@@ -12,10 +12,10 @@ from core.text import counted
 from dra.match import Preview
 from inventory.models import Cluster
 
-FITS, WAITS, NONE = "good", "warn", "3"  # colours of a verdict
+FITS, WAITS, REFUSED, NONE = "good", "warn", "bad", "3"  # colours of a verdict
 FITS_NOW, NOT_NOW, NEVER = "fits now", "not now", "never"
 STILL = "You can still send the request: pods wait for devices."
-ICONS = {FITS: "circle-check", WAITS: "clock", NONE: "minus"}
+ICONS = {FITS: "circle-check", WAITS: "clock", REFUSED: "alert-circle", NONE: "minus"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def cluster_cards(form: RequestForm, verdict: Verdict | None = None) -> list[Clu
         return cards
     refused = verdict.label[:1].lower() + verdict.label[1:]
     return [
-        replace(card, colour=WAITS, verdict=refused, text=card.text.replace(STILL, "").strip())
+        replace(card, colour=REFUSED, verdict=refused, text=card.text.replace(STILL, "").strip())
         if card.verdict in (FITS_NOW, NOT_NOW)
         else card
         for card in cards

@@ -27,8 +27,8 @@ def test_the_funnel_follows_the_form_and_opens_to_the_devices_left_out(people):
     page.get_by_label("Devices", exact=True).fill("32")
     panel = page.locator("#panel")
     expect(panel).to_contain_text("nodes can host this claim: 32 devices")
-    expect(panel).to_contain_text("Does not fit now")
-    expect(panel.get_by_role("heading", name="What would help")).to_be_visible()
+    expect(panel).to_contain_text("train-48g allows 4 devices per claim; this request needs 32.")
+    expect(panel.get_by_role("button", name="Request 4")).to_be_visible()
 
 
 def test_a_tick_makes_an_alternative_that_is_sent(people):
