@@ -42,6 +42,12 @@ def new():
     }
 
 
+@pytest.fixture
+def change(new):
+    """Return the body of a PUT: the slug stands in the address."""
+    return {name: value for name, value in new.items() if name != "slug"}
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -92,14 +98,14 @@ def test_entry_has_waits_sharing_and_limits(alice, vision, fra, train, quota):
     assert (entry["grace"], entry["extension"], entry["price"]) == (0, 0, None)
 
 
-def test_admin_creates_changes_and_reads_versions(root, new, fra):
+def test_admin_creates_changes_and_reads_versions(root, new, change, fra):
     admin = client(root)
     made = admin.post(URL, new, format="json")
     assert made.status_code == 201, made.json()
     assert (made.json()["version"], made.json()["grace"], made.json()["approval"]) == (1, 1800, "both")
     assert admin.post(URL, new, format="json").status_code == 409
-    assert admin.put(f"{URL}slice/", new, format="json").json()["version"] == 1
-    assert admin.put(f"{URL}slice/", new | {"max_devices": 8}, format="json").json()["version"] == 2
+    assert admin.put(f"{URL}slice/", change, format="json").json()["version"] == 1
+    assert admin.put(f"{URL}slice/", change | {"max_devices": 8}, format="json").json()["version"] == 2
     rows = admin.get(f"{URL}slice/versions/").json()
     assert [(row["number"], row["max_devices"], row["current"]) for row in rows] == [
         (2, 8, True),
@@ -107,7 +113,7 @@ def test_admin_creates_changes_and_reads_versions(root, new, fra):
     ]
 
 
-def test_dry_run_has_the_changes_and_saves_nothing(root, new, vision, fra):
+def test_dry_run_has_the_changes_and_saves_nothing(root, new, change, vision, fra):
     admin = client(root)
     plan = admin.post(f"{URL}?dry_run=true", new, format="json")
     assert (plan.status_code, plan.json()["version"]) == (200, 1)
@@ -115,7 +121,7 @@ def test_dry_run_has_the_changes_and_saves_nothing(root, new, vision, fra):
     assert admin.post(f"{URL}?dry_run=true", new | {"max_devices": 0}, format="json").status_code == 422
     admin.post(URL, new, format="json")
     make_claim(vision, cluster=fra, profile=Profile.objects.get(), state=ClaimState.ALLOCATED)
-    changed = new | {"spec": make_spec(device_class="gpu.amd.com"), "max_devices": 8}
+    changed = change | {"spec": make_spec(device_class="gpu.amd.com"), "max_devices": 8}
     plan = admin.put(f"{URL}slice/?dry_run=true", changed, format="json").json()
     assert (plan["version"], plan["makes_version"], plan["live_claims"]) == (2, True, 1)
     assert plan["limits"] == [{"limit": "Max devices", "before": "4", "after": "8"}]
@@ -123,10 +129,10 @@ def test_dry_run_has_the_changes_and_saves_nothing(root, new, vision, fra):
     assert {"-deviceClassName:gpu.nvidia.com", "+deviceClassName:gpu.amd.com"} <= set(diff)
     assert diff[0].startswith("@@-")
     assert Profile.objects.get().current.number == 1
-    assert admin.put(f"{URL}slice/?dry_run=true", new, format="json").json()["makes_version"] is False
+    assert admin.put(f"{URL}slice/?dry_run=true", change, format="json").json()["makes_version"] is False
 
 
-def test_saving_says_what_the_check_finds_before_and_after(root, new, fra):
+def test_saving_says_what_the_check_finds_before_and_after(root, new, change, fra):
     mirrored(fra, [gpu(number) for number in range(2)])
     broken = [{"cel": {"expression": 'device.attributes["gpu.nvidia.com"].rack == "7"'}}]
     spec = make_spec(selectors=broken)
@@ -137,18 +143,18 @@ def test_saving_says_what_the_check_finds_before_and_after(root, new, fra):
         finding = next(row for row in answer.json()["findings"] if row["code"] == "selector-fails")
         assert (finding["severity"], finding["name"]) == ("error", "slice")
         assert "fails on 2 of the 2 devices" in finding["messages"][0]["message"]
-    admin.put(f"{URL}slice/", new | {"max_devices": 1}, format="json")
-    again = admin.put(f"{URL}slice/", new | {"max_devices": 1}, format="json")
+    admin.put(f"{URL}slice/", change | {"max_devices": 1}, format="json")
+    again = admin.put(f"{URL}slice/", change | {"max_devices": 1}, format="json")
     assert again.json()["findings"] == []
 
 
-def test_version_saved_by_another_admin_is_a_conflict(root, new):
+def test_version_saved_by_another_admin_is_a_conflict(root, new, change):
     admin = client(root)
     admin.post(URL, new, format="json")
-    admin.put(f"{URL}slice/", new | {"max_devices": 5, "base": 1}, format="json")
-    answer = admin.put(f"{URL}slice/", new | {"max_devices": 6, "base": 1}, format="json")
+    admin.put(f"{URL}slice/", change | {"max_devices": 5, "base": 1}, format="json")
+    answer = admin.put(f"{URL}slice/", change | {"max_devices": 6, "base": 1}, format="json")
     assert (answer.status_code, answer.json()["current"]) == (409, 2)
-    again = admin.put(f"{URL}slice/", new | {"max_devices": 5, "base": 1}, format="json")
+    again = admin.put(f"{URL}slice/", change | {"max_devices": 5, "base": 1}, format="json")
     assert (again.status_code, again.json()["version"]) == (200, 2)  # the same message twice
 
 

@@ -70,7 +70,7 @@ NOW = int(time.time())
 BAD: dict[str, Any] = {
     "expired": ({"exp": NOW - 3600}, "expired"),
     "issued long ago": ({"iat": NOW - 4000}, "was issued"),
-    "issued in the future": ({"iat": NOW + 4000}, "not valid yet"),
+    "issued in the future": ({"iat": NOW + 400_000}, "not valid yet"),
     "of another issuer": ({"iss": "http://other.example"}, "another issuer"),
     "for another client": ({"aud": "other"}, "another client"),
     "with a nonce, as an ID token": ({"nonce": "1"}, "no nonce"),
