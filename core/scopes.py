@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from allauth.account.app_settings import REAUTHENTICATION_TIMEOUT
+from allauth.account.internal.flows.reauthentication import is_reauthentication_required
 from django.db import models
+from django.http import HttpRequest
+from django.urls import reverse
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
@@ -79,17 +83,29 @@ class WithinScopes(BasePermission):
 
     def has_permission(self, request: Request, view: Any) -> bool:
         token: Any = request.auth
-        if token is None:
-            return True
         method = request.method or ""
         if getattr(view, "action", "") is None or method not in view.allowed_methods:
             return True  # 405
+        if token is None:
+            if method == "POST" and "token" in getattr(view, "shown_once", ()):
+                require_recent_sign_in(request._request)
+            return True
         needed = declared_scope(view, method) or Scope.ADMIN
         if needed not in token.scopes:
             raise ScopeMissing(needed)
         if getattr(view, "shown_once", None) and method not in SAFE_METHODS:
             require_current_text(token)
         return True
+
+
+def require_recent_sign_in(request: HttpRequest) -> None:
+    """Raise Forbidden for a session without password or second factor just now, as the pages ask for them."""
+    if is_reauthentication_required(request, app="teams"):
+        again = request.build_absolute_uri(reverse("account_reauthenticate"))
+        raise Forbidden(
+            f"Who asks for the text of a token in a browser confirms the password or second factor first: open "
+            f"{again}, and ask again within {REAUTHENTICATION_TIMEOUT // 60} minutes. Or send a token instead."
+        )
 
 
 def require_current_text(token: Any) -> None:

@@ -12,8 +12,7 @@ import re
 import unicodedata
 
 from django.db import connection
-from django.db.models import Q
-from django.db.models.functions import Lower
+from django.db.models import CharField, Func, Q
 
 from core.errors import Conflict
 from teams.models import User
@@ -22,7 +21,7 @@ LONGEST = 140  # characters, of 150: the rest is for a number
 ADVISORY_LOCK = 0x6E616D65  # "name"
 NOT_ALLOWED = re.compile(r"[^\w.@+-]+")  # Django's rule of user names
 # Greek and Cyrillic letters that look like Latin ones (Unicode Technical Standard #39, confusables).
-LATIN = str.maketrans("асԁеһіјкӏморԛѕтуѵԝхвнгαβεηικνορτυχı", "acdehijklmopqstyvwxbhrabenikvoptuxi")
+FOREIGN, LATIN = "асԁеһіјкӏморԛѕтуѵԝхвнгαβεηικνορτυχı", "acdehijklmopqstyvwxbhrabenikvoptuxi"
 
 
 def account_name(*wanted: str, of: User | None = None) -> str:
@@ -32,7 +31,7 @@ def account_name(*wanted: str, of: User | None = None) -> str:
     """
     base = next(filter(None, map(cleaned, wanted)), "person")
     taken, number, name = _taken_like(base, of), 2, base
-    while {name.lower(), looks(name)} & taken:
+    while looks(name) in taken:
         name, number = f"{base}-{number}", number + 1
     return name
 
@@ -45,7 +44,16 @@ def cleaned(text: str) -> str:
 
 def looks(name: str) -> str:
     """Return what a name is taken for by somebody who reads it."""
-    return unicodedata.normalize("NFKC", name).casefold().translate(LATIN)
+    return unicodedata.normalize("NFKC", name).lower().translate(str.maketrans(FOREIGN, LATIN))
+
+
+class Looks(Func):
+    """`looks` in the database, with the capitals that its locale may not know."""
+
+    template = (
+        f"translate(lower(normalize(%(expressions)s, NFKC)), '{FOREIGN}{FOREIGN.upper()}', '{LATIN * 2}')"
+    )
+    output_field = CharField()
 
 
 def is_made_from(name: str, text: str) -> bool:
@@ -56,7 +64,7 @@ def is_made_from(name: str, text: str) -> bool:
 
 def require_free(name: str) -> None:
     """Raise Conflict for a name that somebody else has, or is taken for."""
-    if {name.lower(), looks(name)} & _taken_like(name, None):
+    if looks(name) in _taken_like(name, None):
         raise Conflict(f"The user name “{name}” is taken. Choose another one.", field="username")
 
 
@@ -66,11 +74,9 @@ def hold_names() -> None:
 
 
 def _taken_like(base: str, of: User | None) -> set[str]:
-    """Hold names, and return those of others, and addresses, that begin like this one; in small letters."""
+    """Hold names, and return what those of others, and addresses, that begin like this one look like."""
     hold_names()
     others = User.objects.exclude(pk=of.pk) if of else User.objects.all()
-    begins = Q()
-    for start in {base, looks(base)}:
-        begins |= Q(username__istartswith=start) | Q(email__istartswith=start)
-    rows = others.filter(begins).values_list(Lower("username"), Lower("email"))
-    return {text for row in rows for text in row if text}
+    seen = others.alias(name=Looks("username"), address=Looks("email"))
+    alike = seen.filter(Q(name__startswith=looks(base)) | Q(address__startswith=looks(base)))
+    return {looks(text) for row in alike.values_list("username", "email") for text in row if text}

@@ -99,11 +99,12 @@ def _as_found():
 
 
 @pytest.fixture(autouse=True)
-def _broker_is_not_avoided():
-    """A broker that was away in one test is asked again in the next, not seconds later."""
-    from core.transactions import pause
+def _nothing_is_remembered():
+    """A broker that was away in one test is asked again in the next; what one has saved is not of the next."""
+    from core.transactions import pause, saved
 
     pause.until = 0.0
+    saved.set("")
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
+from allauth.account.internal.flows.login import record_authentication
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError, connection, transaction
+from django.test import Client
 from django.utils import timezone
 
 from claims.approvals import pending
@@ -65,6 +68,15 @@ def want_all_mail(person: User) -> None:
 def make_token(by: User, title: str = "Notebook", **fields: Any) -> tuple[ApiToken, str]:
     """Return a token with every scope, and its text."""
     return create_token(by=by, title=title, **{"scopes": Scope.values, **fields})
+
+
+def sign_in_just_now(client: Client, user: User) -> None:
+    """Give a client the session of somebody who has entered the password just now."""
+    client.force_login(user)
+    session = client.session
+    request: Any = SimpleNamespace(session=session)
+    record_authentication(request, user, method="password", reauthenticated=True)
+    session.save()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from teams.models import ApiToken
-from tests.factories import make_claim, make_team, make_user
+from tests.factories import make_claim, make_team, make_user, sign_in_just_now
 
 pytestmark = pytest.mark.django_db
 PROBLEM = "application/problem+json"
@@ -15,7 +15,7 @@ PROBLEM = "application/problem+json"
 @pytest.fixture
 def root(client):
     user = make_user("root", admin=True)
-    client.force_login(user)
+    sign_in_just_now(client, user)
     client.user = user
     return client
 

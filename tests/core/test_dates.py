@@ -12,7 +12,7 @@ from claims.states import ClaimState
 from core.errors import Invalid
 from core.times import MAX_DURATION, parse_duration, require_date
 from teams.models import ApiToken
-from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user
+from tests.factories import make_claim, make_cluster, make_quota, make_team, make_user, sign_in_just_now
 
 pytestmark = pytest.mark.django_db
 LAST, FIRST = "9999-12-31T23:59", "0001-01-01T00:00"
@@ -40,7 +40,7 @@ def claim(alice, vision):
 @pytest.fixture
 def browser(alice):
     browser = Client()
-    browser.force_login(alice)
+    sign_in_just_now(browser, alice)
     return browser
 
 

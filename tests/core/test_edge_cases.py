@@ -51,7 +51,7 @@ from core.times import duration, relative, require_date
 from core.transactions import after_commit, lock_row, pause, queue
 from notify.models import Notice
 from teams.models import Membership, Role, User
-from tests.factories import make_team, make_user
+from tests.factories import make_team, make_user, sign_in_just_now
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 
@@ -240,7 +240,7 @@ def test_a_key_is_kept_up_to_eighty_characters(sent, key):
 @pytest.mark.django_db
 @pytest.mark.parametrize(("depth", "told"), [(MAX_LEVELS, False), (MAX_LEVELS + 1, True)])
 def test_json_may_be_as_deep_as_the_limit(client, depth, told):
-    client.force_login(make_user("alice"))
+    sign_in_just_now(client, make_user("alice"))
     answer = client.post("/api/v1/tokens/", "[" * depth + "]" * depth, content_type="application/json")
     assert answer.status_code == 422
     assert (answer.json()["detail"] == "The JSON has more than 64 levels.") is told

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 from core import idempotency as keyed
 from core.models import StoredResponse
 from teams.models import ApiToken
-from tests.factories import make_user
+from tests.factories import make_user, sign_in_just_now
 from usage.models import Rate
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,7 @@ RATE = {"title": "H100", "per_hour": "2.5", "currency": "EUR", "valid_from": "20
 
 def api_of(user):
     api = APIClient()
-    api.force_login(user)
+    sign_in_just_now(api, user)
     return api
 
 

@@ -112,6 +112,7 @@ class RunningDemo:
         """Return a new API token of somebody that may do all that they may, made as a browser makes it."""
         with self.client(name) as client:
             headers = {"X-CSRFToken": client.cookies["csrftoken"], "Referer": self.url}
+            client.post("/accounts/reauthenticate/", data={"password": "demo"}, headers=headers)
             answer = client.post(
                 "/api/v1/tokens/",
                 json={"title": "Test", "scopes": ["read", "request", "approve", "admin"]},

@@ -22,7 +22,7 @@ from portal import logs
 from portal.celery import app
 from teams.models import AuditEntry
 from tests.cluster.scripted import Answer, scripted_server
-from tests.factories import make_user
+from tests.factories import make_user, sign_in_just_now
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def lines():
 @pytest.mark.parametrize("sent", [None, "build-17.a", "x" * 64, "x" * 65, "two words", "a;b"])
 def test_request_id_of_header_problem_and_audit_entry_is_in_every_line(lines, sent):
     client = APIClient()
-    client.force_login(make_user("alice"))
+    sign_in_just_now(client, make_user("alice"))
     headers = {} if sent is None else {"HTTP_X_REQUEST_ID": sent}
     made = client.post("/api/v1/tokens/", {"title": "Nightly", "scopes": ["read"]}, "json", **headers)
     assert made.status_code == 201

@@ -8,7 +8,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from teams.models import Team, User
-from tests.factories import make_team, make_user
+from tests.factories import make_team, make_user, sign_in_just_now
 
 
 @pytest.fixture(autouse=True)
@@ -70,12 +70,12 @@ def confirmed(client: Client, password: str) -> Client:
 
 @pytest.fixture
 def api():
-    """An API client with the session of a person, or with a bearer token."""
+    """An API client with the session of a person who has just signed in, or with a bearer token."""
 
     def as_(user: User | None = None, token: str = "") -> APIClient:
         client = APIClient(enforce_csrf_checks=False)
         if user:
-            client.force_login(user)
+            sign_in_just_now(client, user)
         if token:
             client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
         return client

@@ -60,11 +60,25 @@ def test_names_are_unique_without_capitals_one_after_another():
     assert account_name("mia", of=User.objects.get(username="Mia")) == "mia"
 
 
-@pytest.mark.parametrize("wanted", ["Admin", "аdmin", "Boss@Corp.example"])
-def test_chosen_name_that_passes_for_another_is_refused(wanted):
+ALIKE = (  # a name, and one that passes for it
+    *(("vera", "Vera"), ("vera", "vеra"), ("vera", "VЕRA"), ("vera", "ｖｅｒａ"), ("ivan", "ιvan")),
+    *(("coco", "сосо"), ("tom", "τom"), ("mira.h@x.example", "МIRA.н@x.example"), ("kim", "kım")),
+)
+
+
+@pytest.mark.security("access", "a name that passes for somebody else's")
+@pytest.mark.parametrize(("there", "chosen"), [*ALIKE, *(pair[::-1] for pair in ALIKE)])
+def test_chosen_name_that_passes_for_another_is_refused_both_ways(there, chosen):
+    User.objects.create(username=there)
     with pytest.raises(Conflict, match="is taken"):
-        require_free(wanted)
-    require_free("nobody")
+        require_free(chosen)
+    assert account_name(chosen).endswith("-2")
+    require_free(f"other-{chosen}")
+
+
+def test_chosen_name_that_is_the_address_of_another_is_refused():
+    with pytest.raises(Conflict, match="is taken"):
+        require_free("Bоss@Corp.example")
 
 
 @pytest.mark.parametrize(

@@ -215,20 +215,22 @@ def rotated(alice) -> tuple[ApiToken, str, str]:
     return row, old, new
 
 
-def writes_of_secrets() -> list[tuple[str, str]]:
-    """Each write of a view whose answers have a secret: its method and address."""
+def writes_of(*secrets: str) -> list[tuple[str, str]]:
+    """Each write of a view whose answers have such a secret: its method and address."""
     generator = SchemaGenerator()
     generator._initialise_endpoints()
     found = [(method.lower(), path, callback.cls) for path, _, method, callback in generator.endpoints or ()]  # type: ignore[misc]
     return [
-        (method, path) for method, path, view in found if getattr(view, "shown_once", ()) and method != "get"
+        (method, path)
+        for method, path, view in found
+        if {*secrets} & getattr(view, "shown_once", frozenset()) and method != "get"
     ]
 
 
 @pytest.mark.security("scopes", "makes, rotates, revokes with the text of a token from before its rotation")
 def test_text_before_rotation_is_403_wherever_a_secret_is_made(api, rotated):
     _row, old, new = rotated
-    operations = writes_of_secrets()
+    operations = writes_of("token", "secret", "link")
     assert len(operations) > 10
     for method, path in operations:
         address = re.sub(r"\{\w+\}", "00000000-0000-7000-8000-000000000000", path)
@@ -238,6 +240,20 @@ def test_text_before_rotation_is_403_wherever_a_secret_is_made(api, rotated):
         )
         other = getattr(api(token=new), method)(address, {}, format="json")
         assert "from before its rotation" not in (other.text or ""), path
+
+
+@pytest.mark.security("sign-in", "makes or rotates a token over the API in the session of another")
+def test_session_gets_the_text_of_a_token_only_after_the_password(api, browse, root):
+    operations = [path for method, path in writes_of("token") if method == "post"]
+    assert len(operations) >= 5
+    for path in operations:
+        address = re.sub(r"\{\w+\}", "00000000-0000-7000-8000-000000000000", path)
+        answer = browse(root).post(address, {}, content_type="application/json")
+        assert (answer.status_code, "/accounts/reauthenticate/" in answer.json()["detail"]) == (403, True), (
+            path
+        )
+        assert api(root).post(address, {}, format="json").status_code != 403, path
+    assert not ApiToken.objects.exists()
 
 
 @pytest.mark.security("scopes", "takes a token over with its text from before a rotation")
