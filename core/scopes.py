@@ -103,8 +103,8 @@ def require_recent_sign_in(request: HttpRequest) -> None:
     if is_reauthentication_required(request, app="teams"):
         again = request.build_absolute_uri(reverse("account_reauthenticate"))
         raise Forbidden(
-            f"Who asks for the text of a token in a browser confirms the password or second factor first: open "
-            f"{again}, and ask again within {REAUTHENTICATION_TIMEOUT // 60} minutes. Or send a token instead."
+            f"A new token in a browser needs your password or second factor again: open {again}, and repeat "
+            f"this within {REAUTHENTICATION_TIMEOUT // 60} minutes. Or send a token instead."
         )
 
 

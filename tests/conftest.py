@@ -100,7 +100,7 @@ def _as_found():
 
 @pytest.fixture(autouse=True)
 def _nothing_is_remembered():
-    """A broker that was away in one test is asked again in the next; what one has saved is not of the next."""
+    """A broker that was away in one test is asked again in the next, which has saved nothing yet."""
     from core.transactions import pause, saved
 
     pause.until = 0.0
