@@ -22,7 +22,7 @@ from claims.plans.changes import current_parts
 from claims.plans.plan import delivery_kind
 from claims.states import ClaimState
 from core.errors import UnknownName
-from core.inputs import Input
+from core.inputs import AskingInput, Input
 from core.prepared import by_keys
 from core.times import MAX_DURATION, parse_duration
 from inventory.clusters import Unknown
@@ -142,7 +142,7 @@ class EndIn(Input):
     reason = serializers.CharField(max_length=2000, allow_blank=True, default="")
 
 
-class QuotaIn(Input):
+class QuotaIn(AskingInput):
     """A limit for one device class or profile, or (`counts`: claims) for the number of claims."""
 
     team = serializers.CharField(max_length=40)
@@ -156,12 +156,9 @@ class QuotaIn(Input):
         required=False,
         help_text="Kept free for the team; for device classes only. Left out it stays",
     )
-    allow_unknown = serializers.BooleanField(
-        default=False, help_text="Take a device class that no cluster has (yet)"
-    )
 
 
-class QuotaRequestIn(Input):
+class QuotaRequestIn(AskingInput):
     """A request for a limit of `devices` in total, until a time or permanently."""
 
     team = serializers.CharField(max_length=40)
@@ -171,9 +168,6 @@ class QuotaRequestIn(Input):
     devices = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="The limit in total")
     until = serializers.DateTimeField(allow_null=True, default=None, help_text="Permanent if left out")
     reason = serializers.CharField(max_length=2000)
-    allow_unknown = serializers.BooleanField(
-        default=False, help_text="Take a device class that no cluster has (yet)"
-    )
 
 
 class QuotaGrantIn(Input):

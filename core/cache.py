@@ -1,18 +1,20 @@
 """
 The cache: Redis that may be away.
 
-It holds counts of rate limits and marks of queued messages, nothing that a page needs. So while Redis is down
-or hangs, reads find nothing and writes are dropped, and one request in five seconds finds out whether it is
-back, instead of each waiting for it.
+It holds counts of rate limits, marks of queued messages and when a web process lived, nothing that a page
+needs. So while Redis is down or hangs, reads find nothing and writes are dropped, and one request in five
+seconds finds out whether it is back, instead of each waiting for it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import structlog
+from django.core.cache import cache
 from django.core.cache.backends import redis
 from redis.exceptions import RedisError
 
@@ -20,6 +22,19 @@ log = structlog.get_logger(__name__)
 
 TRY_AGAIN_AFTER = 5.0  # seconds
 TIMEOUT = 1.0  # seconds, for a connection and for an answer
+
+
+WEB_LIVES, WEB_AWAY_AFTER = "web-lives", 60.0  # seconds; each web process says so every 15
+
+
+def say_that_web_lives() -> None:
+    cache.set(WEB_LIVES, time.time(), None)
+
+
+def is_web_away(now: datetime) -> bool:
+    """Return whether every web process is silent for a minute; False where none has ever said anything."""
+    last: float | None = cache.get(WEB_LIVES)
+    return last is not None and now.timestamp() - last > WEB_AWAY_AFTER
 
 
 class RedisCache(redis.RedisCache):

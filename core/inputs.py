@@ -31,7 +31,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from core import sparse
-from core.errors import Invalid
+from core.errors import Invalid, UnknownName
 from core.times import parse_duration, spell_duration
 
 TRUE, FALSE = frozenset(("true", "1", "yes", "on")), frozenset(("false", "0", "no", "off"))
@@ -67,9 +67,16 @@ JSON_TYPES: tuple[tuple[type[Any], Callable[[Any], bool], str], ...] = (
 # text and is read as DRF reads it.
 class Input(serializers.Serializer[Any]):
     @classmethod
-    def of(cls, request: Request) -> Self:
-        """Return the body of a request. Raises ValidationError."""
-        body = cls(data=request.data)
+    def of(cls, request: Request, now: Mapping[str, Any] | None = None) -> Self:
+        """
+        Return the body of a request; with `now`, the answer about what it changes, a field that it leaves out
+        is as it is there. Raises ValidationError.
+        """
+        sent = request.data
+        if now and isinstance(sent, Mapping):
+            kept = now.keys() & cls().fields.keys()
+            sent = {name: now[name] for name in kept if now[name] not in (None, "")} | {**sent}
+        body = cls(data=sent)
         body.is_valid(raise_exception=True)
         return body
 
@@ -83,6 +90,16 @@ class Input(serializers.Serializer[Any]):
             if wrong:
                 raise serializers.ValidationError(wrong)
         return super().to_internal_value(data)
+
+
+class AskingInput(Input):
+    allow_unknown = serializers.BooleanField(default=False, help_text="Take a name that no cluster has (yet)")
+
+
+def require_known(surprise: str, *, allowed: bool, field: str) -> None:
+    """Raise UnknownName if `surprise` says that a name may be mistyped, unless the caller allows it."""
+    if surprise and not allowed:
+        raise UnknownName(f"{surprise} To take it anyway, send allow_unknown: true.", field=field)
 
 
 def unknown_member(name: str, known: Iterable[str]) -> str:

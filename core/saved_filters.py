@@ -50,10 +50,14 @@ def save_filter(
     mine = SavedFilter.objects.filter(user=by.pk, path=path)
     if mine.exclude(name=name).count() >= MOST:
         raise Conflict(f"You have saved {MOST} filters of this list. Delete one first.")
-    values: dict[str, Any] = {"query": text, "title": title[:60] or path}
+    values: dict[str, Any] = {"query": text}
+    if title:
+        values["title"] = title[:60]
     if is_default:
         values["default_since"] = timezone.now()
-    saved, _made = SavedFilter.objects.update_or_create(user_id=by.pk, path=path, name=name, defaults=values)
+    saved, _made = SavedFilter.objects.update_or_create(
+        user_id=by.pk, path=path, name=name, defaults=values, create_defaults={"title": path, **values}
+    )
     return saved
 
 

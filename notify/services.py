@@ -17,6 +17,7 @@ from notify.preferences import channels
 from teams.access import people_in, readers_among
 from teams.identity.rules import access_lost
 from teams.models import Membership, Role, Team, User
+from teams.services import end_refused
 
 
 def notify(
@@ -69,6 +70,22 @@ def delete_notices_of_lost_team(*, people: Collection[User], team: Team, **_: An
     """The same, of many at once: rows that groups remove send no signals of their own."""
     of_team = Notice.objects.filter(team=team, user__in=[person.pk for person in people])
     of_team.exclude(user__is_superuser=True).delete()
+
+
+@receiver(end_refused, dispatch_uid="notify.end_refused")
+def tell_of_refused_end(*, person: User, by: str, **_: Any) -> None:
+    """Tell the other platform admins, once a day: who has left keeps the role until one of them acts."""
+    others = User.objects.filter(is_superuser=True).exclude(pk=person.pk)
+    notify(
+        others,
+        kind=NoticeKind.PLATFORM,
+        key=f"end-refused-{person.pk}-{timezone.now():%Y-%m-%d}",
+        title=f"{by} ends {person.label}, who keeps their account here",
+        body=f"It may not end this account: {person.username} was made platform admin or break-glass account "
+        "in the portal. If they have left, end that and deactivate the account.",
+        url=f"/people/{person.pk}/",
+        important=True,
+    )
 
 
 def already_notified(keys: Collection[str]) -> set[tuple[str, UUID]]:

@@ -3,10 +3,13 @@
 import os
 import socket
 import struct
+import time
+from threading import Thread
 from typing import Any
 
 from django.urls import get_resolver
 
+from core.cache import say_that_web_lives
 from core.garbage import collect_rarely, exempt_permanent_objects
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108, gunicorn makes an unnamed file in it
@@ -21,6 +24,17 @@ worker_tmp_dir = SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None
 
 # A client that stops in the middle of its request keeps a thread for so long; without a limit, for ever.
 READ_SECONDS = int(os.environ.get("WEB_READ_TIMEOUT", "10"))
+
+
+def post_worker_init(worker: Any) -> None:
+    """Say that it lives, so that claims end only while programs could renew them (`claims.lifecycle`)."""
+    Thread(target=_live, daemon=True).start()
+
+
+def _live() -> None:
+    while True:
+        say_that_web_lives()
+        time.sleep(15)
 
 
 def when_ready(server: Any) -> None:

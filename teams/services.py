@@ -28,6 +28,8 @@ address_changed = Signal()
 # person, who, reason: an account was ended, by a platform admin or without `who` by an identity provider;
 # sent inside the transaction.
 account_ended = Signal()
+# person, by: an identity provider, by its title, has ended an account that it may not end.
+end_refused = Signal()
 
 
 @service

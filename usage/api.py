@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 from claims.models import Claim
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import AskingInput, Cursor, Input, require_known
 from core.models import Installation
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -50,7 +50,7 @@ from usage.opencost import (
     require_ignorable,
 )
 from usage.rate_matches import require_expression
-from usage.rate_preview import preview
+from usage.rate_preview import matches_nothing, preview
 from usage.rates import RateCard
 from usage.reports import Month, claim_allocations, claim_cost, report
 from usage.series import Presence, Range, claim_series
@@ -265,6 +265,10 @@ class RateIn(Input):
     valid_until = serializers.DateTimeField(
         allow_null=True, default=None, help_text="Null: until another rate follows it."
     )
+
+
+class NewRateIn(AskingInput, RateIn):
+    """A rate as for `rates/preview/`; one that matches no device is asked about."""
 
 
 class PreviewedKindOut(serializers.Serializer[Any]):
@@ -579,16 +583,28 @@ class RateViewSet(
     @extend_schema(request=RateIn, responses={201: RateOut})
     def create(self, request: Request) -> Response:
         """Add a rate; 409 if it begins in a closed month."""
-        body = RateIn.of(request)
-        return Response(RateOut(save_rate(by=user_of(request), **body.validated_data)).data, status=201)
+        rate = save_rate(by=user_of(request), **self._fields(NewRateIn.of(request)))
+        return Response(RateOut(rate).data, status=201)
 
     @refuses(409)
     @extend_schema(request=RateIn, responses=RateOut)
     def update(self, request: Request, pk: str) -> Response:
-        """Change a rate that does not apply yet; 409 for one that does."""
+        """Change a rate that does not apply yet; 409 for one that does. What is left out stays."""
         rate = self.get_object()
-        body = RateIn.of(request)
-        return Response(RateOut(save_rate(by=user_of(request), rate=rate, **body.validated_data)).data)
+        fields = self._fields(NewRateIn.of(request, RateOut(rate).data))
+        return Response(RateOut(save_rate(by=user_of(request), rate=rate, **fields)).data)
+
+    def _fields(self, body: RateIn) -> dict[str, Any]:
+        """Raises Forbidden, Invalid, and UnknownName for a rate that matches no device."""
+        require_admin(user_of(self.request))
+        fields = dict(body.validated_data)
+        allowed = fields.pop("allow_unknown", True)
+        if expression := fields["expression"].strip():
+            require_expression(expression)
+        fields["expression"] = expression
+        if not allowed:
+            require_known(matches_nothing(Rate(**fields)), allowed=allowed, field="product")
+        return fields
 
     @refuses(403)
     @extend_schema(request=RateIn, responses=RatePreviewOut)
@@ -596,10 +612,7 @@ class RateViewSet(
     def preview(self, request: Request) -> Response:
         """Which devices a rate would price, without saving it; for platform admins."""
         require_admin(user_of(request))
-        body = RateIn.of(request)
-        if expression := body.validated_data["expression"].strip():
-            require_expression(expression)
-        found = preview(Rate(**body.validated_data | {"expression": expression}), now=timezone.now())
+        found = preview(Rate(**self._fields(RateIn.of(request))), now=timezone.now())
         return Response(RatePreviewOut(found).data)
 
     @refuses(409)

@@ -15,7 +15,7 @@ from core.text import DEFAULT_CURRENCY
 from inventory.models import Cluster
 from usage.models import Rate
 from usage.rate_matches import require_expression
-from usage.rate_preview import preview
+from usage.rate_preview import matches_nothing
 
 
 class RetireForm(forms.Form):
@@ -102,10 +102,9 @@ class RateForm(AskingForm):
         super().__init__(data, initial=initial)
 
     def surprises(self) -> Iterator[tuple[str, str]]:
-        if not self.errors and "preview" not in self.data:
-            found = preview(Rate(**self.cleaned_data), now=timezone.now())
-            if found.devices and not found.kinds:
-                yield "product", f"None of the {found.devices} devices of the clusters matches this rate now."
+        asks = not self.errors and "preview" not in self.data
+        if asks and (surprise := matches_nothing(Rate(**self.cleaned_data))):
+            yield "product", surprise
 
     def clean(self) -> dict[str, Any]:
         start, end = self.cleaned_data.get("valid_from"), self.cleaned_data.get("valid_until")

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from django.utils import timezone
+
 from dra.cel import CelError
 from dra.price_condition import PriceCondition, compile_condition
 from dra.price_facts import PriceFacts
@@ -43,6 +45,14 @@ class RatePreview:
     @property
     def priced(self) -> int:
         return sum(kind.devices for kind in self.kinds if kind.wins)
+
+
+def matches_nothing(rate: Rate) -> str:
+    """Return that none of the devices that there are matches the rate, empty if one does or there is none."""
+    found = preview(rate, now=timezone.now())
+    if not found.devices or found.kinds:
+        return ""
+    return f"None of the {found.devices} devices of the clusters matches this rate now."
 
 
 def preview(rate: Rate, *, now: datetime) -> RatePreview:

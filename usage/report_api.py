@@ -147,8 +147,12 @@ class SavedReportViewSet(
     @refuses(403, 409)
     @extend_schema(request=SavedReportIn, responses={201: SavedReportOut})
     def create(self, request: Request) -> Response:
-        """Save a report under a name; the same name again replaces it. 409 if you have saved the most."""
-        body = SavedReportIn.of(request)
+        """
+        Save a report under a name; the same name again changes it, except what is left out. 409 if you have
+        saved the most.
+        """
+        there = self.get_queryset().filter(name=SavedReportIn.of(request).validated_data["name"]).first()
+        body = SavedReportIn.of(request, SavedReportOut(there).data if there else None)
         saved = save_report(by=user_of(request), now=timezone.now(), **body.validated_data)
         return Response(SavedReportOut(saved).data, status=201)
 

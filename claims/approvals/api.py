@@ -68,14 +68,14 @@ class ApprovalRuleViewSet(
     @refuses(404)
     @extend_schema(request=ApprovalRuleIn, responses={201: ApprovalRuleOut})
     def create(self, request: Request) -> Response:
-        """Create or replace the rule for this team and profile."""
-        user = user_of(request)
-        require_admin(user)
-        fields = ApprovalRuleIn.of(request).validated_data
-        fields["approval"] = fields["approval"] or ""
-        fields["team"] = team_for(user, fields["team"]) if fields["team"] else None
-        slug = fields["profile"]
-        fields["profile"] = api_types.profile_named(slug, user) if slug else None
+        """Create or change the rule for this team and profile. What is left out of a change stays."""
+        user, rules = user_of(request), self.get_queryset()
+        named = ApprovalRuleIn.of(request).validated_data
+        team = team_for(user, named["team"]) if named["team"] else None
+        profile = api_types.profile_named(named["profile"], user) if named["profile"] else None
+        rule = rules.filter(team=team, profile=profile).first()
+        fields = ApprovalRuleIn.of(request, ApprovalRuleOut(rule).data if rule else None).validated_data
+        fields |= {"approval": fields["approval"] or "", "team": team, "profile": profile}
         return Response(ApprovalRuleOut(services.save_rule(by=user, **fields)).data, status=201)
 
     @extend_schema(responses={204: None})
@@ -178,7 +178,7 @@ class ReasonViewSet(
 
     @extend_schema(request=ReasonIn, responses=ReasonOut)
     def update(self, request: Request, pk: str) -> Response:
-        """Change the reason."""
+        """Change the reason. What is left out stays."""
         return Response(ReasonOut(self._save(self.get_object())).data)
 
     @extend_schema(responses={204: None})
@@ -189,6 +189,6 @@ class ReasonViewSet(
 
     def _save(self, reason: ReasonTemplate | None) -> ReasonTemplate:
         user = user_of(self.request)
-        fields = ReasonIn.of(self.request).validated_data
+        fields = ReasonIn.of(self.request, ReasonOut(reason).data if reason else None).validated_data
         fields["team"] = team_for(user, fields["team"], at_least=Role.LEAD) if fields["team"] else None
         return services.save_reason(by=user, reason=reason, **fields)

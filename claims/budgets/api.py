@@ -134,9 +134,12 @@ class BudgetViewSet(
     @refuses(409)
     @extend_schema(request=TermsIn, responses=BudgetOut)
     def update(self, request: Request, pk: str) -> Response:
-        """Give the budget these terms from now on; past months keep theirs. Platform admins only."""
+        """
+        Give the budget these terms from now on; past months keep theirs. What happens at 100 % stays if it is
+        left out. Platform admins only.
+        """
         budget = self.get_object()
-        body = TermsIn.of(request)
+        body = TermsIn.of(request, {"at_limit": budget.at_limit})
         return Response(self._shown(change_budget(by=user_of(request), budget=budget, **body.validated_data)))
 
     @extend_schema(responses={204: None})

@@ -20,6 +20,7 @@ from claims.observation.observations import observe
 from claims.plans.plan import delivery_kind
 from claims.states import RUNNING, ClaimState
 from claims.webhook_events import tell_of_end
+from core.cache import is_web_away
 from core.text import counted
 from core.times import duration as in_words
 from core.times import utc_moment
@@ -51,6 +52,8 @@ def end_overdue(now: datetime) -> list[UUID]:
         deleted = claim.deleted_at
         if deleted is not None and deleted <= now and _end_or_collect_error(claim, _release, failed):
             ended.append(claim.pk)
+    if is_web_away(now):
+        keep_alive.excuse_silence(now)
     silent = keep_alive.silent_claims(now).select_related(*RELATED)
     ended += [
         claim.pk

@@ -4,7 +4,8 @@ Claims that a program keeps alive, such as a block of the Python client (decisio
 The program renews such a claim from time to time. After two thirds of `Claim.keep_alive` without a renewal
 the owner is notified; at `ends_unless_renewed_at` the claim is released, or the request withdrawn. Nothing
 ends without that notice, and between both lies at least a third of the time: after an outage of the portal
-programs find time to renew.
+programs find time to renew. Only time in which they could renew counts: while no web process lives, each
+claim is as if it had been renewed.
 """
 
 from datetime import datetime, timedelta
@@ -63,6 +64,12 @@ def keep(*, claim: Claim, by: User) -> Claim:
         "Kept: its program need not renew it any more.", by=by, action="claim.kept", **NOT_KEPT_ALIVE
     )
     return claim
+
+
+def excuse_silence(now: datetime) -> None:
+    """Take all these claims for renewed now, since no web process takes renewals."""
+    kept = Claim.objects.filter(state__in=RENEWABLE).exclude(keep_alive=None)
+    kept.update(ends_unless_renewed_at=now + F("keep_alive"), silence_noticed_at=None)
 
 
 def silent_claims(now: datetime) -> QuerySet[Claim]:

@@ -15,12 +15,12 @@ from claims import api_types
 from claims.api_types import ClaimOut
 from claims.models import Quota, QuotaRequest, RequestStatus, WrittenQuota
 from claims.quotas import services
-from claims.quotas.classes import require_known_class
+from claims.quotas.classes import unknown_class
 from claims.quotas.quota_usage import quota_breakdown, quota_usage
 from claims.quotas.tasks import write_cluster
 from core import idempotency
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
+from core.inputs import Input, require_known
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from core.transactions import after_commit
@@ -153,7 +153,8 @@ class QuotaViewSet(
         fields = api_types.QuotaIn.of(request).validated_data
         fields["team"] = team_for(user, fields["team"])
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
-        require_known_class(fields["device_class"], fields["team"], allow_unknown=fields.pop("allow_unknown"))
+        surprise = unknown_class(fields["device_class"], fields["team"])
+        require_known(surprise, allowed=fields.pop("allow_unknown"), field="device_class")
         quota = services.set_quota(by=user, **fields)
         return Response(QuotaOut(quota_usage([quota])[0]).data, status=status.HTTP_200_OK)
 
@@ -240,7 +241,8 @@ class QuotaRequestViewSet(
         fields = api_types.QuotaRequestIn.of(request).validated_data
         fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
-        require_known_class(fields["device_class"], fields["team"], allow_unknown=fields.pop("allow_unknown"))
+        surprise = unknown_class(fields["device_class"], fields["team"])
+        require_known(surprise, allowed=fields.pop("allow_unknown"), field="device_class")
         serializer = services.request_quota(by=user, key=idempotency.idempotency_key(request), **fields)
         return Response(QuotaRequestOut(serializer).data, status=status.HTTP_201_CREATED)
 

@@ -1,9 +1,8 @@
-"""Whether a device class that somebody typed is one that a cluster has."""
+"""Whether a device class or namespace that somebody typed is one that a cluster has."""
 
 from claims.models import Quota
-from core.errors import UnknownName
 from core.inputs import did_you_mean
-from inventory.models import DeviceClass
+from inventory.models import Cluster, DeviceClass, Freshness, Namespace
 from teams.models import Team
 
 
@@ -20,7 +19,12 @@ def unknown_class(name: str, team: Team | None) -> str:
     return f"No cluster has a device class “{name}”. {did_you_mean(name, sorted(known))}".strip()
 
 
-def require_known_class(name: str, team: Team, *, allow_unknown: bool) -> None:
-    """Raise UnknownName for a class that may be mistyped, unless the caller allows it."""
-    if not allow_unknown and (surprise := unknown_class(name, team)):
-        raise UnknownName(f"{surprise} To take it anyway, send allow_unknown: true.", field="device_class")
+def unknown_namespace(name: str, cluster: Cluster) -> str:
+    """Return why `name` may be mistyped: the cluster has no such namespace. Empty before they were read."""
+    listed = Freshness.objects.filter(cluster=cluster, resource="namespaces", listed_at__isnull=False)
+    if not name or not listed.exists():
+        return ""
+    known = set(Namespace.objects.filter(cluster=cluster, gone_at=None).values_list("name", flat=True))
+    if name in known:
+        return ""
+    return f"{cluster} has no namespace “{name}”. {did_you_mean(name, sorted(known))}".strip()

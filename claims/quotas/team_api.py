@@ -12,9 +12,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from claims.models import TeamNamespace
+from claims.quotas.classes import unknown_namespace
 from claims.quotas.namespaces import archive_team, restore_team, set_namespace
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
+from core.inputs import AskingInput, require_known
 from core.schema import refuses
 from core.scopes import Scope, needs
 from inventory.models import Cluster
@@ -62,7 +63,7 @@ class NamespaceOut(serializers.ModelSerializer[TeamNamespace]):
         read_only_fields = fields
 
 
-class NamespaceIn(Input):
+class NamespaceIn(AskingInput):
     namespace = serializers.CharField(max_length=63, help_text="Name of an RFC 1123 label")
 
 
@@ -86,7 +87,10 @@ class NamespaceView(APIView):
     def put(self, request: Request, slug: str, cluster: str) -> Response:
         """Set the namespace. 409 if another team has it, or while the team has live claims there."""
         team, row = admin_team(request, slug), self._cluster(cluster)
-        namespace = NamespaceIn.of(request).validated_data["namespace"]
+        fields = NamespaceIn.of(request).validated_data
+        namespace = fields["namespace"]
+        surprise = unknown_namespace(namespace, row)
+        require_known(surprise, allowed=fields["allow_unknown"], field="namespace")
         set_namespace(by=user_of(request), team=team, cluster=row, namespace=namespace)
         return Response({"cluster": row.name, "namespace": namespace})
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 from claims.approvals.services import save_rule
 from claims.budgets.services import change_budget, end_budget, set_budget
 from claims.models import Approval, ApprovalRule, AtLimit, Budget, Profile, Quota, TeamNamespace
+from claims.quotas.classes import unknown_class, unknown_namespace
 from claims.quotas.namespaces import set_namespace
 from claims.quotas.services import MAX_DEVICES, remove_quota, set_quota
 from core.errors import Invalid
@@ -49,6 +50,7 @@ from teams.services import (
 )
 from usage.models import Rate
 from usage.rate_matches import require_expression
+from usage.rate_preview import matches_nothing
 from usage.services import retire_rate, save_rate
 
 type Step = Callable[..., object]  # with `by`
@@ -59,7 +61,7 @@ class Change:
     """
     What a document, or its absence, changes: a line per difference, and the services to call for it.
 
-    `notes` are what cannot be done now, with the reason; they do not stop the rest.
+    `notes` are what cannot be done now, with the reason, or may be mistyped; they do not stop the rest.
     """
 
     kind: str
@@ -72,6 +74,10 @@ class Change:
     def add(self, line: str, step: Step) -> None:
         self.lines.append(line)
         self.steps.append(step)
+
+    def note(self, sentence: str) -> None:
+        if sentence:
+            self.notes.append(sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +337,7 @@ class TeamDocument(ConfigDocument):
             if cluster is None:
                 change.notes.append(f"cluster {name} is not connected: its namespace is set when it is")
             elif namespace != have.get(name, ""):
+                change.note(unknown_namespace(namespace, cluster))
                 line = f"namespaces: {name}: {shown(have.get(name, ''))} → {shown(namespace)}"
                 step = partial(_set_namespace, slug=change.name, cluster=cluster, namespace=namespace)
                 change.add(line, step)
@@ -353,6 +360,7 @@ class TeamDocument(ConfigDocument):
             named.add(name)
             before = quota_limits(have[name]) if name in have else {}
             if before != limits:
+                change.note(unknown_class(fields.get("device_class", ""), team))
                 words = f"quotas: {name}: {_limits(before)} → {_limits(limits)}"
                 change.add(words, partial(_set_quota, slug=change.name, fields=fields))
         for name in sorted(set(have) - named):
@@ -603,6 +611,7 @@ class RateDocument(ConfigDocument):
         row = Rate.objects.filter(**key).first()
         if row is None:
             values["valid_until"] = until
+            change.note(matches_nothing(Rate(**key, **values)))
             line = f"new: {values['per_hour']} {values['currency']} per hour"
             change.add(line, lambda by: save_rate(by=by, **key, **values))
             return change
@@ -630,6 +639,7 @@ class RateDocument(ConfigDocument):
                 require_expression(text)
             except Invalid as refusal:
                 self.refuse(refusal.message, ("expression",))
+                return ""
         return text
 
     def _price(self, raw: Any) -> Decimal:

@@ -151,9 +151,15 @@ def person(request: HttpRequest, person_id: UUID) -> HttpResponse:
     return render(request, "setup/person.html", page)
 
 
-def kept_by(person: User) -> IdentityProvider | None:
-    """Return the provider that keeps a person through SCIM, None if nobody does."""
-    return IdentityProvider.objects.filter(scim_users__user=person, scim_users__deleted_at=None).first()
+def kept_by(person: User) -> str:
+    """Return what a role in the portal means for whom a provider keeps through SCIM, empty for others."""
+    provider = IdentityProvider.objects.filter(scim_users__user=person, scim_users__deleted_at=None).first()
+    if provider is None:
+        return ""
+    return (
+        f"{provider.title} keeps this account through SCIM. From now on it can no longer change, deactivate "
+        f"or delete it: deactivate {person.label} here too when they leave."
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

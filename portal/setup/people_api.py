@@ -20,7 +20,7 @@ from core.inputs import Cursor, Input
 from core.schema import refuses
 from core.scopes import Scope, needs
 from portal.setup.member_requests import ask_for_member
-from portal.setup.people import send_link
+from portal.setup.people import kept_by, send_link
 from teams.access import require_admin, team_for, user_of
 from teams.api import MembershipOut
 from teams.identity.suspension import change_person
@@ -45,6 +45,13 @@ class PersonOut(serializers.ModelSerializer[User]):
             "teams",
         )  # fmt: skip
         read_only_fields = ("break_glass",)
+
+
+class ChangedPersonOut(PersonOut):
+    warning = serializers.CharField(help_text="What to know of this change, empty if there is nothing")
+
+    class Meta(PersonOut.Meta):
+        fields = (*PersonOut.Meta.fields, "warning")
 
 
 class PersonIn(Input):
@@ -86,13 +93,15 @@ class PersonViewSet(
         return super().list(request)
 
     @refuses(403, 404, 409)
-    @extend_schema(request=PersonIn, responses=PersonOut)
+    @extend_schema(request=PersonIn, responses=ChangedPersonOut)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Make a person platform admin or end that; mark a break-glass account; deactivate or reactivate."""
         by, person = user_of(request), self.get_object()
+        before = (person.is_superuser, person.break_glass)
         change_person(by=by, person=person, **PersonIn.of(request).validated_data)
         row = User.objects.prefetch_related("memberships__team").get(pk=person.pk)
-        return Response(PersonOut(row).data)
+        is_new = (row.is_superuser, row.break_glass) > before
+        return Response(PersonOut(row).data | {"warning": kept_by(row) if is_new else ""})
 
     @refuses(403, 404)
     @extend_schema(request=None, responses=EndedOut)
@@ -149,10 +158,14 @@ class InvitationViewSet(
 
     @extend_schema(request=InvitationIn, responses={201: SentInvitationOut})
     def create(self, request: Request) -> Response:
-        """Invite an address by mail. Inviting it again renews the link; the earlier one ends."""
-        require_admin(user_of(request))
-        fields = InvitationIn.of(request).validated_data
+        """
+        Invite an address by mail. Inviting it again renews the link, the earlier one ends, and a role that is
+        left out stays.
+        """
+        invited, fields = self.get_queryset(), InvitationIn.of(request).validated_data
         slug = fields["team"]
+        if there := invited.filter(email__iexact=fields["email"], team__slug=slug or None).first():
+            fields = InvitationIn.of(request, {"role": there.role}).validated_data
         fields["team"] = Team.objects.active().filter(slug=slug).first() if slug else None
         if slug and fields["team"] is None:
             raise Invalid(f"There is no team {slug}.", field="team")

@@ -279,7 +279,7 @@ class GroupRuleViewSet(
     @refuses(403, 404, 409)
     @extend_schema(request=GroupRuleIn, responses=SavedGroupRuleOut)
     def update(self, request: Request, pk: str) -> Response:
-        """Change a rule and apply it; returns what that changed for people."""
+        """Change a rule and apply it; returns what that changed for people. What is left out stays."""
         return self._saved(request, self.get_object(), status=200)
 
     @refuses(403, 404)
@@ -299,14 +299,17 @@ class GroupRuleViewSet(
 
     def _saved(self, request: Request, rule: GroupRule | None, *, status: int) -> Response:
         require_admin(user_of(request))
-        saved, changes = services.save_rule(by=user_of(request), rule=rule, **_rule_fields(request))
+        fields = _rule_fields(request, rule)
+        saved, changes = services.save_rule(by=user_of(request), rule=rule, **fields)
         row = self.get_queryset().get(pk=saved.pk)
         return Response({**GroupRuleOut(row).data, "changes": changes_out(changes)}, status=status)
 
 
-def _rule_fields(request: Request) -> dict[str, Any]:
+def _rule_fields(request: Request, rule: GroupRule | None = None) -> dict[str, Any]:
     """Return the arguments of `save_rule`. Raises Invalid for what does not exist."""
     fields = GroupRuleIn.of(request).validated_data
+    if rule is not None and request.data.get("team", "") is not None:  # null: platform admins, without a role
+        fields = GroupRuleIn.of(request, GroupRuleOut(rule).data).validated_data
     provider = IdentityProvider.objects.filter(slug=fields["provider"]).first()
     if provider is None:
         raise Invalid(f"There is no identity provider {fields['provider']}.", field="provider")

@@ -29,7 +29,7 @@ from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.identity.rules import apply, lock_rules
 from teams.models import User, record_change
 from teams.names import account_name, is_made_from
-from teams.scim.errors import InvalidValue, NotUnique
+from teams.scim.errors import InvalidValue, NotUnique, OutOfReach
 from teams.scim.models import ScimUser
 
 MAX_EMAILS = 4_000  # characters as JSON
@@ -149,10 +149,12 @@ def beyond_reach(user: User) -> str:
     return ""
 
 
-def require_reach(user: User) -> None:
-    """Raise NotUnique for an account that no provider may change or end."""
+def require_reach(user: User, *, ends: bool) -> None:
+    """Raise OutOfReach for an account that no provider may change or end."""
     if refusal := beyond_reach(user):
-        raise NotUnique(f"{user.username} {refusal}.")
+        refused = OutOfReach(f"{user.username} {refusal}.")
+        refused.ended = user if ends and user.is_active else None
+        raise refused
 
 
 def locked(provider: IdentityProvider, pk: UUID) -> ScimUser | None:
@@ -184,7 +186,7 @@ def _write(row: ScimUser, person: ProvisionedPerson) -> None:
         if value != getattr(user, name)
     ]
     if values:
-        require_reach(user)
+        require_reach(user, ends=not person.active)
         User.objects.filter(pk=user.pk).update(**columns)
         for name, value in columns.items():
             setattr(user, name, value)
@@ -202,7 +204,7 @@ def _switch(row: ScimUser, *, active: bool) -> bool:
     """End or give back the sign-in; return whether that changed something."""
     user, reason = row.user, f"by {row.provider.title} through SCIM"
     if not active and user.is_active:
-        require_reach(user)
+        require_reach(user, ends=True)
         services.end_account(person=user, reason=reason)
         user.is_active, row.deactivated = False, True
         return True
@@ -216,7 +218,7 @@ def _switch(row: ScimUser, *, active: bool) -> bool:
 
 def delete(row: ScimUser) -> None:
     """End an account that the provider no longer keeps; `row` is locked. Claims stay with their teams."""
-    require_reach(row.user)
+    require_reach(row.user, ends=True)
     groups = ExternalGroup.objects.filter(
         provider=row.provider, kept_by=ExternalGroup.Keeper.SCIM, members=row.user
     )

@@ -44,6 +44,7 @@ from teams.identity.groups import remove_group
 from teams.identity.models import ExternalGroup, IdentityProvider
 from teams.scim import filters, people
 from teams.scim import groups as scim_groups
+from teams.scim.errors import OutOfReach
 from teams.scim.models import ScimUser
 from teams.scim.resources import (
     CONFIG,
@@ -58,6 +59,7 @@ from teams.scim.resources import (
     person_resource,
 )
 from teams.scim.tokens import find_scim_token
+from teams.services import end_refused
 
 CONTENT_TYPE = "application/scim+json"
 PARAMETERS = ("attributes", "excludedAttributes")
@@ -113,8 +115,7 @@ def scim(*methods: str) -> Callable[[View], View]:
                 first = Error.from_validation_errors(refused)[0]
                 return error(first.status or 400, first.detail or "", first.scim_type or "")
             except PortalError as refused:
-                status = 400 if refused.status == HTTPStatus.UNPROCESSABLE_ENTITY else refused.status
-                return error(status, refused.message, getattr(refused, "scim_type", ""))
+                return _refused(provider, refused)
             except DataError as refused:
                 if data_error_refusal(refused) is None:
                     raise
@@ -123,6 +124,14 @@ def scim(*methods: str) -> Callable[[View], View]:
         return checked
 
     return decorate
+
+
+def _refused(provider: IdentityProvider, refused: PortalError) -> HttpResponse:
+    """Answer a refusal, and tell of an account that the provider may not end; nothing else was saved."""
+    if isinstance(refused, OutOfReach) and refused.ended:
+        end_refused.send(OutOfReach, person=refused.ended, by=provider.title)
+    status = 400 if refused.status == HTTPStatus.UNPROCESSABLE_ENTITY else refused.status
+    return error(status, refused.message, getattr(refused, "scim_type", ""))
 
 
 def provider_of(request: HttpRequest) -> IdentityProvider:

@@ -217,7 +217,9 @@ WRITES = {
     "POST /api/v1/teams/{slug}/member-requests/": Wish("lead", {"person": "zoe@example.org"}),
     "PUT /api/v1/teams/{slug}/members/{username}/": Wish("admin", {"role": "lead"}),
     "DELETE /api/v1/teams/{slug}/members/{username}/": Wish("admin"),
-    "PUT /api/v1/teams/{slug}/namespaces/{cluster}/": Wish("admin", {"namespace": QUIET}),
+    "PUT /api/v1/teams/{slug}/namespaces/{cluster}/": Wish(
+        "admin", {"namespace": QUIET, "allow_unknown": True}
+    ),
     "DELETE /api/v1/teams/{slug}/namespaces/{cluster}/": Wish("admin"),
     "PATCH /api/v1/people/{id}/": Wish("admin", {"active": True}),
     "POST /api/v1/invitations/": Wish("admin", {"email": "ana@example.org"}),

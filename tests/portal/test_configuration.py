@@ -14,7 +14,7 @@ from claims.budgets.services import set_budget
 from claims.models import Approval, ApprovalRule, AtLimit, Profile, Quota, TeamNamespace
 from core.errors import Forbidden, Invalid
 from core.models import Installation
-from inventory.models import Cluster, TelemetryAccess
+from inventory.models import Cluster, DeviceClass, Freshness, Namespace, PriceBasis, TelemetryAccess
 from portal.configuration.export import config_file, exported
 from portal.configuration.plan import apply_plan, read_plan
 from teams.models import Membership, Role, Team, recorded_changes
@@ -263,6 +263,23 @@ def test_the_goal_of_a_team_is_set_exported_and_removed(site, root):
     apply(document("Team", slug="vision", efficiencyGoal=0), root)
     site.refresh_from_db()
     assert site.efficiency_goal is None
+
+
+def test_names_that_no_cluster_has_are_notes_before_they_are_applied(site, root):
+    fra = Cluster.objects.get(name="fra-1")
+    DeviceClass.objects.create(cluster=fra, uid="c", name="gpu.nvidia.com")
+    Namespace.objects.create(cluster=fra, uid="n", name="vision")
+    Freshness.objects.create(cluster=fra, resource="namespaces", listed_at=NOW)
+    PriceBasis.objects.create(cluster=fra, driver="gpu.nvidia.com", product="H100", devices=3)
+    quotas = [{"deviceClass": "gpu.nvida.com", "devices": 4}]
+    text = document("Team", slug="nlp", namespaces={"fra-1": "vison"}, quotas=quotas)
+    rate = {"title": "A", "perHour": "1", "currency": "EUR", "validFrom": "2036-01-01T00:00:00+00:00"}
+    text += "---\n" + document("Rate", driver="gpu.nvida.com", **rate)
+    assert [note.split(": ", 1)[1] for note in plan(text, root).notes] == [
+        "fra-1 has no namespace “vison”. Did you mean “vision”?",
+        "No cluster has a device class “gpu.nvida.com”. Did you mean “gpu.nvidia.com”?",
+        "None of the 3 devices of the clusters matches this rate now.",
+    ]
 
 
 def test_people_without_an_account_and_unknown_clusters_are_notes_and_the_rest_is_applied(site, root):

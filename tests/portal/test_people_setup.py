@@ -280,6 +280,14 @@ def test_who_is_kept_by_scim_is_warned_of_at_promotion_and_mark(as_root, page):
     okta = IdentityProvider.objects.create(slug="okta", title="Okta", issuer="https://okta.example")
     row = ScimUser.objects.create(provider=okta, user=mia, user_name="mia")
     assert warning in as_root.get(url).text
+    for sent in (
+        {"platform_admin": True},
+        {"platform_admin": False},
+        {"active": True},
+        {"break_glass": True},
+    ):
+        answer = as_root.patch(f"/api/v1/people/{mia.pk}/", sent, "application/json").json()
+        assert answer["warning"].startswith(warning) is (True in sent.values() and "active" not in sent)
     row.deleted_at = timezone.now()
     row.save(update_fields=["deleted_at"])
     assert warning not in as_root.get(url).text

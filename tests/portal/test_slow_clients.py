@@ -6,9 +6,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
+from portal import serving
 from tests import patience
 from tests.demo.running import ROOT, free_port
 
@@ -43,6 +46,14 @@ def answers(port, seconds):
             return answer.status == 200
     except OSError:
         return False
+
+
+def test_web_process_says_that_it_lives(monkeypatch):
+    said = Event()
+    monkeypatch.setattr(serving, "say_that_web_lives", said.set)
+    monkeypatch.setattr(serving, "time", SimpleNamespace(sleep=lambda seconds: sys.exit()))
+    serving.post_worker_init(None)
+    assert said.wait(patience.EXIT)
 
 
 STARTS = {

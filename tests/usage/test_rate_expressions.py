@@ -274,6 +274,23 @@ def test_page_asks_once_before_it_saves_a_rate_that_no_device_has(client, root, 
     assert Rate.objects.get().driver == "gpu.nvida.com"
 
 
+def test_the_api_asks_before_it_saves_a_rate_that_no_device_has(client, root, fra):
+    add_basis(fra, SPOT, devices=3)
+    client.force_login(root)
+    sent = {
+        "title": "H100", "per_hour": "1", "currency": "EUR", "valid_from": "2036-12-01T00:00:00Z",
+        "driver": "gpu.nvida.com",
+    }  # fmt: skip
+    asked = client.post("/api/v1/rates/", sent, "application/json")
+    assert (asked.status_code, asked.json()["code"]) == (422, "unknown-name")
+    assert "None of the 3 devices" in asked.json()["detail"]
+    assert not Rate.objects.exists()
+    made = client.post("/api/v1/rates/", sent | {"allow_unknown": True}, "application/json").json()
+    changed = client.put(f"/api/v1/rates/{made['id']}/", sent, "application/json")
+    assert (changed.status_code, changed.json()["code"]) == (422, "unknown-name")
+    assert client.post("/api/v1/rates/", sent | {"driver": ""}, "application/json").status_code == 201
+
+
 def test_api_saves_expressions_and_previews_for_platform_admins_only(client, root, alice, fra):
     add_basis(fra, SPOT, devices=3)
     body = {

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -15,6 +16,7 @@ from claims.lifecycle.expiry import end_overdue
 from claims.lifecycle.keep_alive import keep, renew
 from claims.models import Claim
 from claims.states import ClaimState
+from core.cache import WEB_LIVES
 from core.errors import Conflict, Forbidden
 from notify.models import Notice
 from teams.models import AuditEntry
@@ -23,6 +25,11 @@ from tests.factories import make_user
 pytestmark = pytest.mark.django_db
 MINUTE = timedelta(minutes=1)
 GRACE = 15 * MINUTE
+
+
+@pytest.fixture(autouse=True)
+def _no_web_has_lived():
+    cache.delete(WEB_LIVES)
 
 
 @pytest.fixture
@@ -77,6 +84,27 @@ def test_nothing_ends_after_an_outage_before_programs_could_renew(held):
     assert after(604, held) == ClaimState.PROVISIONED
     assert held.ends_unless_renewed_at - timezone.now() > 604 * MINUTE
     assert after(606, held) == ClaimState.RELEASING
+
+
+@pytest.mark.parametrize(("lived", "state"), [(None, "releasing"), (0, "provisioned"), (605, "releasing")])
+def test_only_time_in_which_a_web_process_lived_counts(held, lived, state):
+    """`lived`: the last minute in which one has said so; the worker sweeps all the time."""
+    if lived is not None:
+        cache.set(WEB_LIVES, (timezone.now() + lived * MINUTE).timestamp(), None)
+    assert after(11, held) == ClaimState.PROVISIONED
+    for minute in range(600, 606):
+        after(minute, held)
+    assert after(606, held) == state
+    assert bool(notices(held)) is (lived != 0)
+
+
+def test_after_an_outage_of_the_web_a_program_has_its_whole_time(held):
+    cache.set(WEB_LIVES, timezone.now().timestamp(), None)
+    after(600, held)
+    cache.set(WEB_LIVES, (timezone.now() + 601 * MINUTE).timestamp(), None)
+    assert after(601, held) == ClaimState.PROVISIONED
+    assert notices(held) == []
+    assert held.ends_unless_renewed_at - timezone.now() > 614 * MINUTE
 
 
 def test_a_renewal_starts_the_time_anew_and_needs_another_notice(held, alice):

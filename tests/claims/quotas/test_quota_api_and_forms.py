@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from claims.models import Quota, QuotaRequest, RequestStatus, TeamNamespace, WrittenQuota
 from claims.quotas.forms import QuotaForm, QuotaGrantForm
 from claims.states import ClaimState
-from inventory.models import Cluster, DeviceClass, Namespace
+from inventory.models import Cluster, DeviceClass, Freshness, Namespace
 from tests.claims.quotas.test_quota_usage import make_unmanaged
 from tests.factories import (
     GPU_CLASS,
@@ -463,6 +463,19 @@ def test_the_api_asks_before_it_takes_a_class_no_cluster_has(vision, fra, root, 
     assert api(root).post(address, {**sent, "allow_unknown": True}, format="json").status_code < 300
     before = api(root).post(address, {**sent, "device_class": GPU_CLASS}, format="json")
     assert before.status_code < 300
+
+
+def test_the_api_asks_before_it_takes_a_namespace_that_the_cluster_has_not(vision, fra, root):
+    address = "/api/v1/teams/vision/namespaces/fra-1/"
+    TeamNamespace.objects.filter(team=vision).delete()
+    Namespace.objects.create(cluster=fra, uid="n", name="speech")
+    assert api(root).put(address, {"namespace": "speach"}, format="json").status_code == 200  # not read yet
+    Freshness.objects.create(cluster=fra, resource="namespaces", listed_at=timezone.now())
+    refused = api(root).put(address, {"namespace": "speeech"}, format="json")
+    assert (refused.status_code, refused.json()["code"]) == (422, "unknown-name")
+    assert "fra-1 has no namespace “speeech”. Did you mean “speech”?" in refused.json()["detail"]
+    for sent in ({"namespace": "speech"}, {"namespace": "speeech", "allow_unknown": True}):
+        assert api(root).put(address, sent, format="json").status_code == 200
 
 
 @pytest.mark.parametrize(

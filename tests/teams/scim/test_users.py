@@ -111,14 +111,20 @@ def test_promoted_and_break_glass_accounts_are_out_of_reach_of_scim(okta, column
     kept, other = okta.add_user("mia", emails=[{"value": "mia@corp.example"}]), make_user("noah")
     path = f"Users/{kept['id']}"
     User.objects.filter(username__in=("mia", "noah")).update(**columns)
+    root = make_user("root", admin=True)
     before = [*User.objects.order_by("username").values()]
     okta.add_user(other.username, status=409)
+    assert not Notice.objects.exists()
     assert okta.get(path).json()["active"] is True
-    changes: list[dict[str, Any]] = [{"active": False}, {"userName": "x"}, {"emails": []}]
-    for fields in (*changes, {"name": {"givenName": "X"}}):
+    changes: list[dict[str, Any]] = [{"userName": "x"}, {"emails": []}, {"active": False}]
+    for fields in ({"name": {"givenName": "X"}}, *changes):
+        assert not Notice.objects.exists()
         okta.patch(path, {"op": "replace", "value": fields}, status=409)
         assert okta.send("PUT", path, {**kept, **fields}).status_code == 409
     assert okta.send("DELETE", path).status_code == 409
+    (told,) = Notice.objects.filter(user=root)
+    assert told.title == "Okta ends mia, who keeps their account here"
+    assert not Notice.objects.filter(user__username="mia").exists()
     assert okta.send("PUT", path, kept).status_code == 200  # which changes nothing
     assert [*User.objects.order_by("username").values()] == before
 
