@@ -271,9 +271,9 @@ def running_prometheus(
         program.stop(signal.SIGKILL)
 
 
-def run_promtool(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_promtool(arguments: Sequence[str], folder: Path, said: str = "") -> subprocess.CompletedProcess[str]:
     command = [prometheus_program("promtool"), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, input=said, capture_output=True, text=True, check=False)
 
 
 COUNTED = re.compile(r"^(\w+_(?:bucket|count|sum|total)(?:\{.*\})?) (\S+)$", re.M)

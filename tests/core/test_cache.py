@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -11,6 +14,7 @@ from redis.client import Pipeline
 
 from core.cache import RedisCache
 from portal import health
+from tests.demo.running import ROOT
 from tests.redis_server import running_redis
 
 
@@ -115,3 +119,31 @@ def test_counts_begin_anew_while_redis_is_gone(cache, server):
     server.kill()
     server.wait()
     assert [cache.increment({"a": 100, "b": 100}) for _ in range(2)] == [[1, 1], [1, 1]]
+
+
+QUEUE_AND_COUNT = """
+import time, portal.wsgi
+from django.core.cache import cache
+from claims.delivery.tasks import deliver
+from core.transactions import queue
+began = time.monotonic()
+for number in range(20):
+    queue(deliver, str(number))
+    cache.incr("count")
+print(time.monotonic() - began)
+"""
+
+
+def test_web_process_is_fast_while_redis_accepts_and_never_answers():
+    """As the process is deployed: 20 requests that queue a task and count wait a few seconds, together."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        environment = os.environ | {
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "REDIS_URL": f"redis://127.0.0.1:{server.getsockname()[1]}/0",
+            "SECRET_KEY": "only-for-this-test-0123456789-abcdefghijklmnopqrstuvwxyz",
+            "DATABASE_URL": "postgres://nobody@127.0.0.1:1/none",
+        }
+        program = [sys.executable, "-c", QUEUE_AND_COUNT]
+        done = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.splitlines()[-1]) < 15

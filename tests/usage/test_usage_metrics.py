@@ -7,6 +7,7 @@ import time_machine
 
 from inventory.models import Cluster
 from tests.factories import make_cluster
+from tests.prometheus import run_promtool
 from tests.usage.conftest import NOON, hold
 from usage.metrics import CollectionCollector, LedgerCollector
 from usage.models import Collection, StoredDays
@@ -82,3 +83,9 @@ def test_metrics_have_both_and_name_no_team(client, fra, claim):
     assert 'dragoman_telemetry_collection_age_seconds{cluster="fra-1",source="prometheus"} +Inf' in text
     assert "dragoman_ledger_stored_age_seconds" in text
     assert '"vision"' not in text
+
+
+def test_metrics_are_as_promtool_wants_them(client, fra, claim, tmp_path):
+    Cluster.objects.update(prometheus_url="http://prometheus:9090")
+    checked = run_promtool(["check", "metrics"], tmp_path, client.get("/metrics").text)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
