@@ -146,4 +146,4 @@ def test_web_process_is_fast_while_redis_accepts_and_never_answers():
         program = [sys.executable, "-c", QUEUE_AND_COUNT]
         done = subprocess.run(program, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout.splitlines()[-1]) < 15
+    assert float(done.stdout.splitlines()[-1]) < 30  # 20 × 2 s if each waited
