@@ -14,6 +14,7 @@ from claims.catalogue.tasks import mirror_has_changed, refresh_availability
 from claims.delivery.tasks import reconcile_cluster
 from claims.lifecycle import leaving
 from claims.models import Claim, Extension, QuotaRequest
+from claims.notices import UNTIL_DECIDED, UNTIL_ENDED, UNTIL_OVER, UNTIL_USED, resolve_of_leaver
 from claims.observation import ownership
 from claims.quotas.tasks import queue_team
 from claims.signals import claim_state_changed, pending_request_decided, request_returned
@@ -65,34 +66,34 @@ def tell_webhooks_of_state(*, claim: Claim, old: str, new: str, **_: Any) -> Non
     webhook_events.tell_of_state(claim, old, new)
 
 
-# What notices ask for, by the first part of their keys; the id of the claim follows.
-UNTIL_DECIDED = ("ask", "remind", "escalated", "undecided")
-UNTIL_USED = ("unused",)
-UNTIL_ENDED = ("ends", "expired", "idle", "idle-leads", "remind")
-UNTIL_OVER = (*UNTIL_ENDED, "ended", "overstay", "ask-evict", "evict", "drift", "disrupted")
-
-
 @receiver(claim_state_changed, dispatch_uid="claims.resolve_notices")
 def resolve_notices(*, claim: Claim, old: str, new: str, **_: Any) -> None:
     """What a person was asked to do about the claim is done, or too late."""
     kinds: list[str] = []
-    questions: list[UUID] = []
     if old == ClaimState.REQUESTED:
         kinds += UNTIL_DECIDED
-        questions += claim.comments.filter(question=True).values_list("pk", flat=True)
+        _resolve_questions(claim)
     if old == ClaimState.PROVISIONED:
         kinds += UNTIL_USED
     if new in FINAL:
         kinds += UNTIL_OVER
+        resolve_of_leaver(claim, claim.requested_by_id)
     elif new == ClaimState.RELEASING:
         kinds += UNTIL_ENDED
     if kinds:
-        resolve(*(f"{kind}:{claim.pk}" for kind in kinds), *(f"comment:{pk}" for pk in questions))
+        resolve(*(f"{kind}:{claim.pk}" for kind in kinds))
+
+
+def _resolve_questions(subject: Claim | QuotaRequest) -> None:
+    questions = subject.comments.filter(question=True).values_list("pk", flat=True)
+    resolve(*(f"comment:{pk}" for pk in questions))
 
 
 @receiver(pending_request_decided, dispatch_uid="claims.resolve_notices.decided")
 def resolve_notices_of_request(*, request: Extension | QuotaRequest, **_: Any) -> None:
     resolve(f"extension:{request.pk}", f"remind:{request.pk}", f"quota-request-{request.pk}")
+    if isinstance(request, QuotaRequest):
+        _resolve_questions(request)
 
 
 @receiver(pending_request_decided, dispatch_uid="claims.webhook_events.decided")

@@ -220,7 +220,7 @@ COLUMNS: list[Column[Any]] = [  # rows carry the annotations of `nodes_for_list`
     Column("state", "State", lambda node: node.condition, sort=("ready", "unschedulable")),
     Column("cluster", "Cluster", lambda node: node.cluster.name, sort="cluster__name"),
     Column("devices", "Devices", lambda node: node.device_count, sort="count__devices", numeric=True),
-    Column("held", "In use", lambda node: node.held_count, sort="count__held", numeric=True),
+    Column("held", "Held", lambda node: node.held_count, sort="count__held", numeric=True),
     Column("free", "Free", lambda node: node.free_count, sort="count__free", numeric=True),
     Column(
         "plugin",
@@ -305,7 +305,7 @@ def node_cells() -> dict[str, Callable[[NodeRow], SafeString]]:
         "state": node_state_cell,
         "cluster": lambda row: cluster_cell(row.cluster),
         "devices": devices_cell,
-        "held": lambda row: markup('<td class="dg-n" data-l="In use">{}</td>', row.held),
+        "held": lambda row: markup('<td class="dg-n" data-l="Held">{}</td>', row.held),
         "free": lambda row: markup('<td class="dg-n mr" data-l="Free">{}</td>', row.free),
         "plugin": lambda row: markup(
             '<td class="dg-n" data-l="Outside DRA">{}</td>', plugin_count(json.loads(row.plugin_devices))
@@ -392,7 +392,7 @@ def node_dashboard(node: Node, devices: Iterable[Device]) -> str:
 def clusters(request: HttpRequest) -> HttpResponse:
     rows = with_device_counts(Cluster.objects.defer("credentials").order_by("name"))
     if wants_csv(request):
-        heads = ("Cluster", "Version", "Devices", "In use", "Simulated")
+        heads = ("Cluster", "Version", "Devices", "Held", "Simulated")
         cells = (
             (cluster.name, cluster.version, cluster.device_count, cluster.held_count, cluster.simulated)
             for cluster in rows

@@ -39,9 +39,10 @@ class Notice(models.Model):
     """
     One event for one person: listed behind the bell, sent by mail, or both, as the person chose.
 
-    `key` names the event, so that notifying twice adds one row, even for a person who wants neither.
-    `important` asks the reader to act. `url` is a path of the portal. Who may no longer see `team` loses the
-    notices about it.
+    `key` names the event, so that notifying twice adds one row, even for a person who wants neither;
+    the first part of it is the kind, then comes the id of what it is about. `important` asks the reader to
+    act, until it is read or `notify.services.resolve` says that it is done. `url` is a path of the portal.
+    Who may no longer see `team` loses the notices about it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -70,6 +71,12 @@ class Notice(models.Model):
                 fields=["created_at"],
                 condition=models.Q(mailed_at=None, by_mail=True),
                 name="notice_unmailed",
+            ),
+            models.Index(  # `notify.services.resolve` looks for beginnings of keys
+                fields=["key"],
+                condition=models.Q(read_at=None, important=True),
+                opclasses=["varchar_pattern_ops"],
+                name="notice_needed",
             ),
         )
 

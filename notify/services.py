@@ -103,14 +103,23 @@ def _readers_instead(people: Iterable[User]) -> Iterator[User]:
             yield from people_in(person.service_of, at_least=Role.LEAD)
 
 
-def resolve(*keys: str) -> None:
+def resolve(*keys: str, person: User | None = None) -> None:
     """
     Mark the notices as read that asked for something that is done now: those with one of these keys, and
-    those whose key goes on behind it and ":". Each key ends with the id of what it is about.
+    those whose key goes on behind it and ":"; of one person, if only they need not act any more.
     """
     about = Q(key__in=keys)
     for key in keys:
         about |= Q(key__startswith=f"{key}:")
+    _mark_resolved(about if person is None else about & Q(user=person))
+
+
+def resolve_others(kind: str, keys: Iterable[str]) -> None:
+    """The same for the notices whose keys begin with `kind`, except those that still ask: `keys`."""
+    _mark_resolved(Q(key__startswith=kind) & ~Q(key__in=list(keys)))
+
+
+def _mark_resolved(about: Q) -> None:
     Notice.objects.filter(about, important=True, read_at=None).update(read_at=timezone.now())
 
 

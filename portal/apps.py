@@ -9,3 +9,4 @@ class PortalConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("portal.checks")
+        import_module("portal.setup.member_requests")  # its receiver

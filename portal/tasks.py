@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from core.times import utc_moment
 from notify.models import NoticeKind
-from notify.services import notify
+from notify.services import notify, resolve_others
 from teams.audit.chain import Verification, verify_and_store
 from teams.models import ApiToken, User
 
@@ -36,10 +36,12 @@ def remind_of_expiry(now: datetime) -> None:
     A token that lives no longer than twice the time of a reminder gets none: who made it knows.
     """
     tokens = ApiToken.objects.filter(revoked_at=None, expires_at__gt=now, expires_at__lte=now + max(BEFORE))
+    keys = []
     for token in tokens.select_related("user__service_of"):
         before = next(span for span in BEFORE if token.expires_at <= now + span)
         if token.expires_at - (token.rotated_at or token.created_at) <= 2 * before:
             continue
+        keys.append(f"token-{token.pk}-{token.expires_at:%Y-%m-%dT%H:%M}-{before.days}")
         team = token.user.service_of
         whose = f"“{token.title}”" if team is None else f"“{token.title}” of {token.user.label}"
         page = reverse("teams:tokens")
@@ -48,13 +50,14 @@ def remind_of_expiry(now: datetime) -> None:
         notify(
             [token.user],
             kind=NoticeKind.TOKEN,
-            key=f"token-{token.pk}-{token.expires_at:%Y-%m-%dT%H:%M}-{before.days}",
+            key=keys[-1],
             team_id=None if team is None else team.pk,
             title=f"The API token {whose} expires on {utc_moment(token.expires_at)}",
             body="Rotate it: the new text lasts as long as this one did, which works for a day more.",
             url=page,
             important=True,
         )
+    resolve_others("token-", keys)
 
 
 @shared_task

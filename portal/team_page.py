@@ -26,9 +26,10 @@ from core.grafana import Dashboard, dashboard_url
 from core.listing import csv_response, wants_csv
 from core.prepared import Prepared
 from portal.home.parts import team_claims
-from teams.access import is_platform_admin, role_in, team_for
+from teams.access import is_platform_admin, role_in, team_for, user_of
 from teams.models import Membership, Role, Team, User
 from usage.daily import utc_day
+from usage.month_spend import month_spend
 from usage.people import DAYS, Use, team_use
 from usage.rates import RateCard
 
@@ -102,7 +103,7 @@ def team_page(request: HttpRequest, slug: str) -> HttpResponse:
     card, role = RateCard.load(), role_in(request.user, team)
     page = {
         "team": team,
-        "now": now,
+        "month": month_spend(team, user_of(request), card, now=now),
         "days": DAYS,
         "use": use,
         "top": max((max(one.use.devices) for one in people), default=0) or 1,

@@ -55,7 +55,7 @@ class Known:
 
 
 @dataclass
-class Outcome:
+class Trial:
     """`killer` is the test that failed, "" for a survivor; `ran` is how many tests ran the line."""
 
     mutant: Mutant
@@ -90,7 +90,7 @@ class Runner:
 
     def __init__(self, options: argparse.Namespace, files: list[Path]) -> None:
         self.options, self.files = options, files
-        self.outcomes: list[Outcome] = []
+        self.trials: list[Trial] = []
         self.done = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -106,10 +106,10 @@ class Runner:
         say(f"{len(chosen)} of {len(every)} mutants in {len(self.files)} files")
         gc.collect()
         gc.freeze()
-        for outcome in self.judge(session, chosen, texts, known):
-            self.outcomes.append(outcome)
-            say("." if outcome.killer else "S", end="")
-        report(self.outcomes, texts, self.options.paths)
+        for trial in self.judge(session, chosen, texts, known):
+            self.trials.append(trial)
+            say("." if trial.killer else "S", end="")
+        report(self.trials, texts, self.options.paths)
         self.done = True
         return True
 
@@ -125,7 +125,7 @@ class Runner:
 
     def judge(
         self, session: pytest.Session, mutants: list[Mutant], texts: dict[Path, str], known: Known
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Trial]:
         """Yield the result of each mutant, `jobs` at a time."""
         waiting = list(mutants)
         running: dict[int, tuple[int, Mutant, int, float]] = {}  # by the pipe that it answers to
@@ -134,7 +134,7 @@ class Runner:
                 mutant = waiting.pop(0)
                 tests = tests_for(mutant, known)[: self.options.most]
                 if not tests:
-                    yield Outcome(mutant)
+                    yield Trial(mutant)
                     continue
                 limit = LIMIT + 10 * sum(known.seconds[name] for name in tests)
                 reader, child = self.start(session, mutant, texts, tests)
@@ -146,7 +146,7 @@ class Runner:
                 os.close(reader)
                 os.killpg(child, signal.SIGKILL) if reader not in ready else None
                 os.waitpid(child, 0)
-                yield Outcome(mutant, said.removeprefix("ok"), ran)
+                yield Trial(mutant, said.removeprefix("ok"), ran)
 
     def start(
         self, session: pytest.Session, mutant: Mutant, texts: dict[Path, str], tests: list[str]
@@ -325,23 +325,23 @@ def sample(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
     return [one for number, one in enumerate(mutants) if number in chosen]
 
 
-def report(outcomes: list[Outcome], texts: dict[Path, str], paths: list[str]) -> None:
+def report(trials: list[Trial], texts: dict[Path, str], paths: list[str]) -> None:
     say("")
-    survivors = [one for one in outcomes if not one.killer]
+    survivors = [one for one in trials if not one.killer]
     for one in survivors:
         ran = f"{one.ran} tests ran it" if one.ran else "no test runs this line"
         say(f"\n{one.mutant.diff(texts[ROOT / one.mutant.path])}\n    ({ran})")
     say("")
     for path in paths if len(paths) > 1 else ():
-        say(f"{path}: {score([one for one in outcomes if one.mutant.path.is_relative_to(path)])}")
-    say(f"All: {score(outcomes)}")
+        say(f"{path}: {score([one for one in trials if one.mutant.path.is_relative_to(path)])}")
+    say(f"All: {score(trials)}")
 
 
-def score(outcomes: list[Outcome]) -> str:
-    killed = sum(bool(one.killer) for one in outcomes)
-    percent = 100 * killed // max(len(outcomes), 1)
-    unrun = sum(not one.ran for one in outcomes)
-    return f"{killed} of {len(outcomes)} mutants noticed, {percent} %; {unrun} that no test runs"
+def score(trials: list[Trial]) -> str:
+    killed = sum(bool(one.killer) for one in trials)
+    percent = 100 * killed // max(len(trials), 1)
+    unrun = sum(not one.ran for one in trials)
+    return f"{killed} of {len(trials)} mutants noticed, {percent} %; {unrun} that no test runs"
 
 
 def say(text: str, end: str = "\n") -> None:

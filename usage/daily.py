@@ -105,7 +105,7 @@ def _held_since(team: UUID, start: datetime, stop: datetime, last: date) -> Quer
     holding = DailyUse.objects.filter(team=team, day=last).order_by().values("claim")
     live = Claim.objects.live().filter(team=team).order_by().values("pk")
     moved = Transition.objects.filter(team=team, at__gte=start).order_by().values("claim")
-    held = Allocation.objects.filter(_held_after(start), started_at__lt=stop)
+    held = Allocation.objects.gpus().filter(_held_after(start), started_at__lt=stop)
     return held.filter(claim__in=holding.union(live, moved, all=True)).order_by()
 
 
@@ -163,7 +163,7 @@ def _held_after(instant: datetime) -> Q:
 
 
 def _overlapping(span: Interval) -> QuerySet[Allocation]:
-    return Allocation.objects.filter(_held_after(span.start), started_at__lt=span.end).order_by()
+    return Allocation.objects.gpus().filter(_held_after(span.start), started_at__lt=span.end).order_by()
 
 
 def _intervals(rows: Iterable[Sequence[Any]], since: datetime) -> Iterator[UsageInterval]:

@@ -142,7 +142,7 @@ def _of_rows(rows: QuerySet[Any], rates: Mapping[UUID, Rate], *, is_correction: 
 
 def entries_since(span: Interval, card: RateCard) -> Iterator[Billed]:
     """Yield the entries of a span from allocations, in the memory of one claim and of all people."""
-    allocations = Allocation.objects.filter(
+    allocations = Allocation.objects.gpus().filter(
         Q(ended_at=None) | Q(ended_at__gt=span.start), started_at__lt=span.end
     )
     rows = allocations.order_by("claim_id", "started_at", "device").values_list(*CLAIM, *HELD)

@@ -28,17 +28,12 @@ SELECT use.owner_id, use.day, use.currency, sum(use.held), sum({UNPRICED}), sum(
 FROM usage_dailyuse use {ACTIVITY}
 WHERE use.team_id = %s AND use.day >= %s AND use.day < (SELECT until FROM usage_storeddays)
 GROUP BY use.owner_id, use.day, use.currency
-UNION ALL
-SELECT NULL, booked_on, currency, sum(held), sum({UNPRICED}), sum(amount), 0, 0, 0, 0, NULL::date
-FROM usage_correction use
-WHERE team_id = %s AND booked_on >= %s
-GROUP BY booked_on, currency
 UNION ALL SELECT NULL, NULL, '', 0, 0, 0, 0, 0, 0, 0, until FROM usage_storeddays
 """  # noqa: S608
 
 
 def _use(team: UUID, since: date) -> Statement:
-    return USE, (team, since, team, since)
+    return USE, (team, since)
 
 
 ROWS = Prepared(_use, UUID, date)
@@ -79,36 +74,31 @@ class PeopleUse:
 
     people: Mapping[UUID, Use]
     sum: Use
-    month: Cost  # of the stored days of the month of `today`, with corrections booked in it
     first: date | None
     last: date | None
 
 
 def team_use(team: Team, *, today: date) -> PeopleUse:
-    """Return the use of a team on the last `DAYS` before `today`, and its cost of this month; one query."""
-    first, month = today - DAYS * DAY, today.replace(day=1)
+    """Return the use of a team on the last `DAYS` before `today`; one query."""
+    first = today - DAYS * DAY
     people: dict[UUID, Use] = defaultdict(Use)
-    of_month = Cost()
     last: date | None = None
-    for person, day, currency, *numbers, until in ROWS.rows(team.pk, min(first, month)):
+    for person, day, currency, *numbers, until in ROWS.rows(team.pk, first):
         held, unpriced, amount, measured, unpriced_measured, busy, idle = map(int, numbers)
         if until is not None:
             last = until - DAY
             continue
-        cost = Cost(held, unpriced, {currency: amount} if currency else {})
-        if day >= month:
-            of_month.add(cost)
-        if person is None or not first <= day < today:
+        if day >= today:
             continue
         use = people[person]
-        use.cost.add(cost)
+        use.cost.add(Cost(held, unpriced, {currency: amount} if currency else {}))
         use.busy += busy
         use.devices[(day - first).days] += held / HELD_ALL_DAY
         if measured or idle:
             use.measured.add(Cost(measured, unpriced_measured))
             unused = measured - busy  # rows without a currency have no rate
             use.idle.add(Cost(unused, 0, {currency: idle}) if currency else Cost(unused, unused))
-    return PeopleUse(people, summed(people), of_month, first if last else None, last)
+    return PeopleUse(people, summed(people), first if last else None, last)
 
 
 def summed(people: Mapping[UUID, Use]) -> Use:

@@ -63,12 +63,12 @@ def claim_cost(
 
 
 def claim_allocations(claim: Claim) -> list[Allocation]:
-    """Return all allocations of a claim."""
+    """Return the allocations of GPUs of a claim."""
     return ALLOCATIONS.objects(claim.pk)
 
 
 ALLOCATIONS: PreparedObjects[Allocation] = PreparedObjects(
-    lambda claim: Allocation.objects.filter(claim=claim).order_by("started_at", "device"), UUID
+    lambda claim: Allocation.objects.gpus().filter(claim=claim).order_by("started_at", "device"), UUID
 )
 
 

@@ -23,12 +23,14 @@ from django.utils import timezone
 from claims.models import Claim
 from claims.models.limits import IDLE_AFTER, IDLE_LONGEST, IDLE_PERCENT
 from claims.states import MAY_HOLD_DEVICES, ClaimState
+from dra.devices import GPU_DRIVERS, VENDORS
 from dra.pools import DeviceKey
 from inventory.states import DeviceUse
 from usage.daily import mean_activity
 from usage.samples import BUCKET, bucket_start
 
 UNLESS_SET: dict[str, Any] = {"percent": IDLE_PERCENT, "after": IDLE_AFTER}  # by the profile
+GPUS = {"gpus": sorted(GPU_DRIVERS), "vendors": sorted(VENDORS)}  # `inventory.models.device.gpu_where`
 IDLE_SAMPLE = timedelta(minutes=30) / 25  # at least one in each of these
 FRESH = 3 * BUCKET  # older is no telemetry: two collections may fail while the third is running
 LOOK_BACK = timedelta(days=7)  # a longer idle time is shown as this
@@ -44,7 +46,10 @@ WITH limits AS (
   WHERE c.id = ANY(%(claims)s)
 ), held AS (
   SELECT claim_id, count(DISTINCT (driver, pool, device)) AS devices FROM claims_allocation
-  WHERE claim_id = ANY(%(claims)s) AND ended_at IS NULL GROUP BY claim_id
+  WHERE claim_id = ANY(%(claims)s) AND ended_at IS NULL
+    AND (driver = ANY(%(gpus)s) OR driver <> ALL(%(vendors)s) AND memory_bytes IS NOT NULL
+         AND product NOT IN ('', device))
+  GROUP BY claim_id
 ), seen AS (
   SELECT claim_id, bucket, avg(activity) AS activity, max(coalesce(activity_max, activity)) AS peak,
          min(samples) AS samples, count(*) AS measured
@@ -153,6 +158,7 @@ def recent_utilization(claims: Iterable[Claim], *, now: datetime, since: datetim
         "claims": ids,
         "from": now - LOOK_BACK,
         **UNLESS_SET,
+        **GPUS,
         "width": BUCKET,
         "since": since,
     }

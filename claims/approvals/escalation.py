@@ -17,11 +17,12 @@ from django.urls import reverse
 from claims.approvals import pending
 from claims.approvals.authority import approval_stage, deciders, without_requester
 from claims.approvals.rules import Rules
-from claims.models import Approval, Claim
+from claims.models import Approval, Claim, Delegation
 from claims.notices import notify_of
 from claims.states import ClaimState
 from core.times import duration
 from notify.models import NoticeKind
+from notify.services import resolve_others
 from teams.models import User
 
 AT_ONCE = 200  # undecided requests in memory
@@ -32,7 +33,10 @@ def escalate_overdue(now: datetime) -> int:
     Escalate every request that has waited as long as its rule allows; return their number.
 
     Each request is escalated once. A request that only platform admins decide on is never escalated.
+    Delegates need not remember a delegation that is over.
     """
+    lasting = Delegation.objects.filter(ends_at__gt=now).values_list("pk", flat=True)
+    resolve_others("delegated:", [f"delegated:{pk}" for pk in lasting])
     rules = Rules()
     undecided = Claim.objects.filter(state=ClaimState.REQUESTED, escalated_at=None)
     claims = undecided.select_related("team", "profile_version__profile", "requested_by").prefetch_related(

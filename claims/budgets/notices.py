@@ -13,7 +13,7 @@ from claims.models import AtLimit, Budget, BudgetUse
 from claims.webhook_events import tell_of_budget
 from core.text import percent
 from notify.models import NoticeKind
-from notify.services import already_notified, notify
+from notify.services import already_notified, notify, resolve_others
 from teams.access import people_in
 from teams.models import Role, User
 
@@ -34,6 +34,7 @@ def notify_of_use(uses: Iterable[BudgetUse], *, now: datetime) -> None:
     for key, (threshold, use) in due.items():
         if key not in notified:
             _notify(key, threshold, use.budget, use, now)
+    resolve_others("budget:", due)
 
 
 def _notify(key: str, threshold: float, budget: Budget, use: BudgetUse, now: datetime) -> None:

@@ -175,10 +175,10 @@ def _read_pods(changes: Changes) -> set[str]:
     """
     ran = ~Q(node_name="") & (~Q(phase__in=ENDED) | Q(deleting_since__isnull=False))
     deleted = ExpressionWrapper(Q(gone_at__isnull=False) & ran, BooleanField())
-    columns = ("namespace", "name", "uid", "phase", "claims", "templates", "raw__status__conditions")
+    columns = ("namespace", "name", "uid", "phase", "claims", "templates", "raw__status")
     pods = Pod.objects.filter(**_in_span(changes)).order_by("pk")
     used: set[str] = set()
-    for namespace, name, uid, phase, claims, templates, conditions, owners, was_deleted in pods.values_list(
+    for namespace, name, uid, phase, claims, templates, status, owners, was_deleted in pods.values_list(
         *columns, "raw__metadata__ownerReferences", deleted
     ):
         changes.namespaces.add(namespace)
@@ -186,7 +186,7 @@ def _read_pods(changes: Changes) -> set[str]:
         used.update(names)
         if phase == "Succeeded":  # its work was done before its node was drained
             continue
-        if disruption := disruption_of(conditions or ()):
+        if disruption := disruption_of({**(status or {}), "phase": phase}):
             changes.disruptions.append(Disruption(name, uid, namespace, names, *disruption))
         elif was_deleted and not any(owner.get("controller") for owner in owners or ()):
             changes.deleted_pods.append(Disruption(name, uid, namespace, names, DELETED_BY_SOMEBODY))

@@ -17,9 +17,9 @@ from uuid import UUID
 from django.utils import timezone
 
 from claims.models import Claim, Consumer, Delivery
-from claims.observation.observations import ENDED, Observation, consumer_references
+from claims.observation.observations import Observation, consumer_references
 from inventory.models import Pod, ResourceClaim
-from inventory.sync.columns import instant
+from inventory.sync.columns import finished_at, instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +125,5 @@ def _end_of_reservation(row: ResourceClaim | None, pod: Pod | None) -> datetime:
     it, or saw it gone; or the end of the pod's last container, which may have been long before.
     """
     seen_at = timezone.now() if row is None else row.gone_at or row.seen_at
-    finished_at = _finished_at(pod) if pod is not None and pod.phase in ENDED else None
-    return min(seen_at, finished_at) if finished_at else seen_at
-
-
-def _finished_at(pod: Pod) -> datetime | None:
-    status = pod.raw.get("status") or {}
-    ends = [
-        at
-        for container in status.get("containerStatuses") or []
-        if (at := instant(((container.get("state") or {}).get("terminated") or {}).get("finishedAt")))
-    ]
-    return max(ends, default=None)
+    ended_at = finished_at({**(pod.raw.get("status") or {}), "phase": pod.phase}) if pod else None
+    return min(seen_at, ended_at) if ended_at else seen_at

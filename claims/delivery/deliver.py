@@ -29,6 +29,7 @@ from cluster.protocol import (
 )
 from inventory.clusters import gateway_for
 from inventory.models import Pod
+from notify.services import resolve
 
 
 def deliver(claim_id: str) -> None:
@@ -109,6 +110,7 @@ def evict(claim_id: str) -> None:
         )
     elif claim.problem.startswith(NOT_EVICTED):
         note_problem(claim, "")
+        resolve(f"not-evicted:{claim.pk}")
 
 
 def _evict_pod(claim: Claim, pod: Pod, gateway: Gateway) -> str:

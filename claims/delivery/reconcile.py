@@ -39,6 +39,7 @@ from dra.price_facts import capacity_type
 from dra.quantity import QuantityError
 from inventory import price_bases
 from inventory.models import Device, ResourceClaim, ResourceClaimTemplate
+from notify.services import resolve
 
 FRACTION_DIGITS = 6  # as in the column
 MIN_FRACTION = Decimal("0.000001")
@@ -390,6 +391,7 @@ def _store_notes(notes: Iterable[Note]) -> set[UUID]:
     changed = [note for note in notes if not note.is_stored]
     if not changed:
         return set()
+    resolve(*(f"drift:{one.claim.pk}" for one in changed if one.claim.problem not in ("", one.problem)))
     with connection.cursor() as cursor:
         cursor.execute(
             STORE_NOTES,
@@ -426,6 +428,8 @@ def reconcile_claim(claim_id: UUID) -> None:
     drift = find_drift(claim, seen)
     if drift is not None and drift.is_notified:
         notify_drift(claim, drift)
+    elif claim.problem:
+        resolve(f"drift:{claim.pk}")
     problem = claim_problem(claim, seen, drift)
     # The hash of this observation, not of the mirror now: the next reconciliation handles that.
     seen.open = list(claim.allocations.filter(ended_at=None))

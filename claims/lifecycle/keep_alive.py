@@ -23,6 +23,7 @@ from core.times import duration as in_words
 from core.times import utc_moment
 from core.transactions import service
 from notify.models import NoticeKind
+from notify.services import resolve
 from teams.access import require_role
 from teams.models import Role, User
 
@@ -40,6 +41,8 @@ def renew(*, claim: Claim, by: User) -> Claim:
         raise Forbidden(reason)
     alive = Claim.objects.filter(pk=claim.pk, state__in=RENEWABLE).exclude(keep_alive=None)
     alive.update(ends_unless_renewed_at=Now() + F("keep_alive"), silence_noticed_at=None)
+    if claim.silence_noticed_at is not None:
+        resolve(f"silent:{claim.pk}")
     claim.refresh_from_db(fields=["state", "keep_alive", "ends_unless_renewed_at"])
     if claim.state not in RENEWABLE:
         last = claim.history.last()
@@ -63,6 +66,7 @@ def keep(*, claim: Claim, by: User) -> Claim:
     claim.remark(
         "Kept: its program need not renew it any more.", by=by, action="claim.kept", **NOT_KEPT_ALIVE
     )
+    resolve(f"silent:{claim.pk}")
     return claim
 
 

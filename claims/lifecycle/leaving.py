@@ -33,7 +33,8 @@ def notify_of_lost_access(people: Sequence[User], team: Team) -> None:
     live = Claim.objects.live().filter(team=team, requested_by__in=people).order_by()
     held = dict(live.values_list("requested_by").annotate(Count("pk")))
     one = people[0]
-    key = f"access-lost:{team.pk}:{min(person.pk for person in people)}:{timezone.now():%Y%m%d%H%M}"
+    whose = one.pk if len(people) == 1 else f"many:{min(person.pk for person in people)}"
+    key = f"access-lost:{team.pk}:{whose}:{timezone.now():%Y%m%d%H%M}"
     common: dict[str, Any] = {"kind": NoticeKind.CHANGE, "key": key}
     for count in {held.get(person.pk, 0) for person in people}:
         kept = f"Your {stay(count, 'the team')}; its leads extend, transfer or release them."

@@ -21,7 +21,7 @@ from claims.lifecycle.extension_rules import (
 )
 from claims.lifecycle.keep_alive import NOT_KEPT_ALIVE
 from claims.models import Claim, Extension, RequestStatus
-from claims.notices import notify_of
+from claims.notices import OF_OWNER, notify_of, resolve_of_leaver
 from claims.observation import drift
 from claims.observation.observations import observe
 from claims.observation.ownership import refresh_claim
@@ -277,7 +277,7 @@ def _move_end(claim: Claim, until: datetime, *, why: str, by: User) -> None:
         return
     message = f"Extended by {in_words(until - end) if end else ''}, until {utc_moment(until)}. {why}"
     claim.remark(message.strip(), by=by, action="claim.extended", expires_at=until)
-    resolve(f"ends:{claim.pk}", f"expired:{claim.pk}")
+    resolve(f"ends:{claim.pk}")
 
 
 def _notify_approvers(extension: Extension) -> None:
@@ -376,6 +376,8 @@ def transfer(*, claim: Claim, by: User, to: User) -> Claim:
     # The program of the old owner may not renew it.
     claim.remark(why, by=by, action="claim.transferred", requested_by=to, key=key, **NOT_KEPT_ALIVE)
     _notify_transfer(claim, by, old, to)
+    resolve(*(f"{kind}:{claim.pk}" for kind in OF_OWNER), person=old)
+    resolve_of_leaver(claim, old.pk)
     return claim
 
 
@@ -435,6 +437,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
         raise Conflict(f"{claim} has no new object with the approved spec.")
     why = reason.strip() or "Accepted the object that somebody else recreated."
     claim.remark(why, by=by, object_uid=seen.written.uid, observation_hash="", problem="")
+    resolve(f"drift:{claim.pk}")
     refresh_claim(claim)
     _queue_reconcile(claim)
     return claim

@@ -24,6 +24,7 @@ from core.origin import Source, current_origin
 from core.text import gib
 from core.times import moment, utc_moment
 from inventory.models import Cluster, PriceBasis
+from inventory.models.device import gpu_where
 from inventory.states import EndPolicy
 from teams.models import Team, User, record_change
 
@@ -527,6 +528,12 @@ class Alternative(models.Model):
         return self.devices // self.claim.parallel
 
 
+class AllocationQuerySet(models.QuerySet["Allocation"]):
+    def gpus(self) -> Self:
+        """Return those of GPUs and their parts, which are measured and billed: no network interface."""
+        return self.filter(gpu_where("device"))
+
+
 class Allocation(models.Model):
     """
     One device, or a share of one, that a claim holds from `started_at` to `ended_at` (the cluster's clock).
@@ -555,6 +562,8 @@ class Allocation(models.Model):
     capacity_type = models.CharField(max_length=9, blank=True, default="")
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
+
+    objects = AllocationQuerySet.as_manager()
 
     class Meta:
         ordering = ("started_at", "device")

@@ -16,7 +16,7 @@ from claims.quotas.quota_usage import QuotaUsage, device_capacity, quota_label, 
 from core.prepared import Prepared
 from core.times import moment, utc_moment
 from notify.models import NoticeKind
-from notify.services import notify
+from notify.services import notify, resolve_others
 from teams.access import people_in
 from teams.models import Role, Team, User
 
@@ -116,6 +116,7 @@ def until_words(until: datetime | None, say: Callable[[datetime], str] = moment)
     return f"until {say(until)}" if until else "for good"
 
 
+ENDING = "quota-raise-ends-"
 NOTIFY_BEFORE = timedelta(days=1)
 NOTIFY_AFTER = timedelta(days=2)  # no notice for an increase that ended longer ago
 
@@ -144,6 +145,9 @@ def _notify_expired(quota_request: QuotaRequest) -> None:
 def notify_ends(now: datetime) -> None:
     """Notify leads and the requester once a day before an increase ends, and once after it."""
     raises = QuotaIncrease.objects.select_related("quota__team", "quota__profile", "request__requested_by")
+    resolve_others(
+        ENDING, [f"{ENDING}{pk}" for pk in raises.filter(ends_at__gt=now).values_list("pk", flat=True)]
+    )
     for increase in raises.filter(
         ends_at__gt=now - NOTIFY_AFTER, ends_at__lte=now + NOTIFY_BEFORE, starts_at__lte=now
     ):
@@ -152,7 +156,7 @@ def notify_ends(now: datetime) -> None:
         notify(
             _people(increase),
             kind=NoticeKind.QUOTA,
-            key=f"quota-raise-{'ended' if over else 'ends'}-{increase.pk}",
+            key=f"{'quota-raise-ended-' if over else ENDING}{increase.pk}",
             team_id=increase.quota.team_id,
             title=_title(increase, over=over),
             body=f"The limit is then {quota.devices}. What is held beyond it stays, and is shown as over.",

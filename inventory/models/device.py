@@ -48,10 +48,15 @@ STATES: dict[DeviceState, Q] = {
     DeviceState.CORDONED: Q(node__unschedulable=True),
     DeviceState.BLOCKED: Q(blocked=True),
 }
-# `dra.devices.is_gpu` of a row.
-IS_GPU = Q(driver__in=sorted(GPU_DRIVERS)) | (
-    ~Q(driver__in=sorted(VENDORS)) & Q(memory_bytes__isnull=False) & ~Q(product__in=["", F("name")])
-)
+
+
+def gpu_where(name: str) -> Q:
+    """Return `dra.devices.is_gpu` of rows that have the device's name in the column `name`."""
+    known = Q(memory_bytes__isnull=False) & ~Q(product__in=["", F(name)])
+    return Q(driver__in=sorted(GPU_DRIVERS)) | (~Q(driver__in=sorted(VENDORS)) & known)
+
+
+IS_GPU = gpu_where("name")
 
 # A `DeviceState`: the first that applies in `STATES` wins, so every device has one state and the totals add
 # up. A held device is in use, whatever else is wrong with it.

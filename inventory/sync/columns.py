@@ -7,7 +7,7 @@ that request devices by number, as extended resources, are mirrored too.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -92,16 +92,31 @@ def uses_claims(pod: Manifest) -> bool:
     )
 
 
-def disruption_of(conditions: Iterable[Manifest]) -> tuple[str, str] | None:
+def disruption_of(status: Manifest) -> tuple[str, str] | None:
     """
-    Return reason and message of Kubernetes for ending a pod, from its status.conditions; None if it does not.
+    Return reason and message of Kubernetes for ending a pod, from its status; None if it does not, or if the
+    pod had succeeded or failed before.
 
     Taints, preemption, the Eviction API and the kubelet set DisruptionTarget (core/v1 `types.go`).
     """
-    for condition in conditions:
+    for condition in status.get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            ended, at = finished_at(status), instant(condition.get("lastTransitionTime"))
+            if status.get("phase") == "Succeeded" or (ended and at and ended < at):
+                return None
             return str(condition.get("reason") or condition["type"]), str(condition.get("message") or "")
     return None
+
+
+def finished_at(status: Manifest) -> datetime | None:
+    """Return when the last container of a pod that has ended did, None if a part of it still runs."""
+    if status.get("phase") not in ("Succeeded", "Failed"):
+        return None
+    ends = [
+        instant(((container.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        for container in status.get("containerStatuses") or ()
+    ]
+    return max(filter(None, ends), default=None)
 
 
 def trim(model: type[Mirrored], manifest: Manifest) -> Manifest:

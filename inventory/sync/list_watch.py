@@ -191,8 +191,7 @@ def _is_disrupted(model: type[Mirrored], manifest: Manifest) -> bool:
     Return whether it is a pod that Kubernetes ended. Its last state is kept, which says why: a change and the
     deletion can come in one batch.
     """
-    conditions = (manifest.get("status") or {}).get("conditions") or ()
-    return model is Pod and disruption_of(conditions) is not None
+    return model is Pod and disruption_of(manifest.get("status") or {}) is not None
 
 
 def note_seen(lease: Lease, version: str) -> None:

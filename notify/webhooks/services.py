@@ -12,6 +12,7 @@ from django.views.decorators.debug import sensitive_variables
 from cluster.credentials import reseal, seal_fields
 from core.errors import Conflict, Invalid
 from core.transactions import after_commit, service
+from notify.services import resolve
 from notify.webhooks import outbox, signing, tasks
 from notify.webhooks.kinds import CHOOSABLE, EventKind
 from notify.webhooks.models import DeliveryState, Webhook, WebhookDelivery, WebhookQuerySet
@@ -161,6 +162,7 @@ def set_webhook_enabled(*, by: User, webhook: Webhook, enabled: bool) -> None:
         off = Webhook.objects.filter(pk=webhook.pk).exclude(disabled_at=None)
         if off.update(disabled_at=None, disabled_because="", failing_since=None):
             record_change(by=by, of=webhook, change="switched on")
+            resolve(f"webhook:{webhook.pk}")
             after_commit(tasks.deliver_webhooks)
     elif (
         Webhook.objects.enabled()
@@ -175,6 +177,7 @@ def remove_webhook(*, by: User, webhook: Webhook) -> None:
     """Remove it with its log."""
     require_manager(by, webhook.team)
     record_change(by=by, of=webhook, change="removed")
+    resolve(f"webhook:{webhook.pk}")
     webhook.delete()
 
 

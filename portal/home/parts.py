@@ -219,7 +219,7 @@ ALTERNATIVES: PreparedObjects[Alternative] = PreparedObjects(
     any_of="claim_id",
 )
 ALLOCATIONS: PreparedObjects[Allocation] = PreparedObjects(
-    lambda claim: Allocation.objects.filter(claim=claim).order_by("started_at", "device"),
+    lambda claim: Allocation.objects.gpus().filter(claim=claim).order_by("started_at", "device"),
     UUID,
     any_of="claim_id",
 )

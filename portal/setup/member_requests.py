@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django import forms
 from django.contrib import messages
+from django.db.models import Q
+from django.db.models.signals import post_save
+from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,10 +22,11 @@ from claims.approvals.authority import join_names
 from core.errors import Conflict, PortalError
 from core.text import as_options
 from core.transactions import service
-from notify.models import NoticeKind
-from notify.services import already_notified, notify
+from notify.models import Notice, NoticeKind
+from notify.services import already_notified, notify, resolve
 from teams.access import role_in, team_for, user_of
-from teams.models import Role, Team, User, record_change
+from teams.models import Membership, Role, Team, User, record_change
+from teams.services import role_changed
 
 
 @service
@@ -61,6 +67,19 @@ def ask_for_member(*, by: User, team: Team, person: str, role: Role, reason: str
         important=True,
     )
     return asked
+
+
+@receiver(post_save, sender=Membership, dispatch_uid="portal.member_requests")
+@receiver(role_changed, dispatch_uid="portal.member_requests.role")
+def resolve_requests(*, instance: Membership | None = None, team_id: UUID | None = None, **_: Any) -> None:
+    """Leads asked the owners of the team for people who have the role now."""
+    team = team_id or (instance and instance.team_id)
+    asked = Notice.objects.filter(key__startswith=f"member:{team}:", important=True, read_at=None)
+    for key in set(asked.values_list("key", flat=True)):
+        person, role, _day = key.split(":", 2)[2].rsplit(":", 2)
+        named = Q(user__username__iexact=person) | Q(user__email__iexact=person)
+        if Membership.objects.filter(named, team=team, role=role).exists():
+            resolve(key)
 
 
 class AskForm(forms.Form):

@@ -482,7 +482,7 @@ def test_clusters_as_csv_have_the_figures_of_the_page(both, as_alice):
     ]
     lines = as_alice.get(f"{address}?format=csv").getvalue().decode("utf-8-sig").split("\r\n")
     assert lines[:3] == [
-        "Cluster,Version,Devices,In use,Simulated",
+        "Cluster,Version,Devices,Held,Simulated",
         "ber-1,v1.37.1,3,1,False",
         "fra-1,v1.37.1,3,1,False",
     ]

@@ -111,7 +111,7 @@ def case(request, vision, alice, fra) -> Iterator[Case]:
         state, since = (ClaimState.RELEASED, end) if end else (ClaimState.ALLOCATED, start)
         claim = make_claim(vision, by=alice, cluster=fra, state=state, held=False, state_since=since)
         if one.stored is None or start < one.stored:
-            hold(claim, start, end if one.stored is None or (end and end <= one.stored) else None)
+            take(claim, start, end if one.stored is None or (end and end <= one.stored) else None)
     if one.stored:
         with time_machine.travel(one.stored, tick=False):
             store_days(now=one.stored)
@@ -120,8 +120,15 @@ def case(request, vision, alice, fra) -> Iterator[Case]:
             if end and end <= one.now:
                 Allocation.objects.filter(claim=claim).update(ended_at=end)
             if not claim.allocations.exists():
-                hold(claim, start, end)
+                take(claim, start, end)
         yield one
+
+
+def take(claim: Claim, start: datetime, end: datetime | None) -> None:
+    """Hold a GPU, and beside it what is none: its hours and its price, which the rate has, are nobody's."""
+    hold(claim, start, end)
+    hold(claim, start, end, driver="dra.net", product="ConnectX-7", device="nic")
+    hold(claim, start, end, driver="compute-domain.nvidia.com", product="channel-0", memory_bytes=None)
 
 
 def euros(exact: dict[str, int]) -> Decimal:

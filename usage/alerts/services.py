@@ -15,8 +15,9 @@ from typing import Any
 
 from django.db import transaction
 
-from notify.models import NoticeKind
+from notify.models import Notice, NoticeKind
 from notify.services import already_notified, notify
+from notify.services import resolve as resolve_notices
 from notify.webhooks.kinds import EventKind
 from notify.webhooks.outbox import emit, instant
 from teams.access import people_in
@@ -49,6 +50,7 @@ def follow(now: datetime) -> None:
 def resolve(alerts: Iterable[Alert], now: datetime) -> None:
     for batch in batched(alerts, AT_ONCE):
         Alert.objects.open().filter(pk__in=[alert.pk for alert in batch]).update(resolved_at=now)
+        resolve_notices(*(f"alert:{alert.key}" for alert in batch))
 
 
 def open_new(new: Iterable[Finding], now: datetime) -> None:
@@ -87,10 +89,12 @@ def notify_of(alert: Alert, now: datetime) -> None:
     emit(EventKind.ALERT_OPENED, team_id=alert.team_id, data=partial(alert_data, alert))
     if is_known(alert):
         return
+    key = f"alert:{alert.key}:{alert.opened_at:%Y-%m-%d}"
+    Notice.objects.filter(key=key).update(read_at=None)  # it has come again on the same day
     notify(
         people_of(alert),
         kind=NoticeKind.PLATFORM if alert.team_id is None else NoticeKind.ALERT,
-        key=f"alert:{alert.key}:{alert.opened_at:%Y-%m-%d}",
+        key=key,
         team_id=alert.team_id,
         title=f"{alert.get_condition_display()}: {about(alert)}",
         body=alert.text,

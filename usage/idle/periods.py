@@ -18,6 +18,7 @@ from uuid import UUID
 from django.db.models import Exists, F, OuterRef, Subquery
 
 from claims.models import Allocation, Claim
+from claims.notices import resolve_idle
 from claims.states import ClaimState
 from inventory.models import DeviceUtilization
 from inventory.states import DeviceUse
@@ -45,8 +46,8 @@ class IdleDevices(NamedTuple):
 
 
 def idle_claims() -> dict[UUID, IdleDevices]:
-    """Return the allocated claims all of whose devices are idle; one query."""
-    held = Allocation.objects.filter(ended_at=None, claim__state=ClaimState.ALLOCATED).order_by()
+    """Return the allocated claims all of whose GPUs are idle; one query."""
+    held = Allocation.objects.gpus().filter(ended_at=None, claim__state=ClaimState.ALLOCATED).order_by()
     some = held.filter(claim__in=held.filter(Exists(IDLE)).values("claim"))
     since: dict[UUID, list[datetime | None]] = defaultdict(list)
     for claim, at in some.annotate(since=Subquery(IDLE.values("since")[:1])).values_list("claim", "since"):
@@ -81,6 +82,7 @@ def _end(periods: Collection[IdlePeriod], now: datetime) -> None:
     for was_freed in (True, False):
         ids = [row.pk for row in periods if (row.claim_id not in holding) is was_freed]
         IdlePeriod.objects.lasting().filter(pk__in=ids).update(ended_at=now, was_freed=was_freed)
+    resolve_idle(*claims)
 
 
 def _store(
@@ -121,7 +123,7 @@ def prices_per_hour(
     The price is None without a rate for one of them, and with rates in several currencies.
     """
     held: dict[UUID, list[UsageInterval]] = defaultdict(list)
-    rows: Any = Allocation.objects.filter(claim__in=list(claims), ended_at=None)
+    rows: Any = Allocation.objects.gpus().filter(claim__in=list(claims), ended_at=None)
     for row in rows.annotate(cluster=F("claim__cluster")):
         held[row.claim_id].append(UsageInterval.from_allocation(row, row.cluster))
     prices: dict[UUID, tuple[Decimal | None, str]] = {}

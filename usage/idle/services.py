@@ -9,6 +9,7 @@ from django.db.models import F
 from claims.access import reason_not_to_release
 from claims.models import Claim
 from claims.models.limits import IDLE_AFTER
+from claims.notices import resolve_idle
 from core.errors import Conflict, Forbidden, Invalid
 from core.text import counted
 from core.times import duration as in_words
@@ -45,6 +46,7 @@ def snooze(*, claim: Claim, by: User, now: datetime) -> datetime:
     if not same.update(snoozed_until=until, snoozes=F("snoozes") + 1):
         raise Conflict(f"{claim} has changed in the meantime; look at it again.")
     claim.remark(f"Idle; snoozed until {utc_moment(until)}.", by=by, action="claim.snoozed")
+    resolve_idle(claim.pk)
     return until
 
 

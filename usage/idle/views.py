@@ -45,7 +45,7 @@ from core.errors import Conflict, Invalid, PortalError
 from core.filters import RowFilter
 from core.inputs import DurationText, valid_ids
 from core.listing import Column, Listing, sum_of_columns
-from core.text import counted
+from core.text import counted, percent
 from core.times import moment, utc_moment
 from inventory.models import FleetCount
 from inventory.states import DeviceUse
@@ -163,7 +163,7 @@ def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> tuple[str, str
     text = amounts_text((currency, rounded(int(idle), CURRENCY_UNIT)) for currency, idle, _all in priced)
     share = ""
     if len(priced) == 1 and priced[0][2]:
-        share = f"{100 * priced[0][1] / priced[0][2]:.0f} % of allocated"
+        share = f"{percent(priced[0][1] / priced[0][2])} of the cost"
     return text, share
 
 
@@ -262,6 +262,8 @@ def waste(request: HttpRequest) -> HttpResponseBase:
     context = {
         "waste": waste_of_all,
         "month": lambda: idle_in_month(None if is_admin else [team.pk for team in roles], now),
+        # The report has the same teams.
+        "reported": is_admin or (roles and all(role.rank >= Role.LEAD.rank for role in roles.values())),
         "freed": lambda: freed_after_notice(visible, now),
         "unmeasured": unmeasured_devices if is_admin else None,
         "policy": policy,

@@ -16,7 +16,7 @@ from core.templatetags.ui import icon, meter
 from core.text import DASH, counted, money, percent
 from usage.axis import short, steps
 from usage.budget_graph import MonthBudgets
-from usage.cost import Cost, cost_text
+from usage.cost import Cost, cost_text, total
 from usage.daily import DAY, utc_day
 from usage.fleet_report import FleetParts, FleetReport, GroupBy, GroupRow, HeldParts
 from usage.spend_chart import HOURS, amount_in, unit_of
@@ -105,29 +105,44 @@ def change(row: GroupRow) -> str:
 
 @register.filter
 def change_of(cost: Cost, before: Cost) -> str:
-    """Show how the hours differ from those before, which are not 0: "+4 %", "19 ×"."""
-    if cost.held >= 10 * before.held:
-        return f"{cost.held / before.held:,.0f} ×"
-    return f"{cost.held / before.held - 1:+.0%}".replace("%", " %").replace("-", "−")
+    """Show how the money differs from that before, or the hours as `money_share` has them: "+4 %", "19 ×"."""
+    now, then = compared(cost, before)
+    if not then:
+        return DASH
+    if now >= 10 * then:
+        return f"{now / then:,.0f} ×"
+    return f"{now / then - 1:+.0%}".replace("%", " %").replace("-", "−")
 
 
 def has_one_price(whole: Cost) -> bool:
     return len(whole.exact) == 1 and not whole.unpriced_held
 
 
+def compared(cost: Cost, whole: Cost) -> tuple[int, int]:
+    """Return both in money; in hours where one is without a price, or in several currencies."""
+    if has_one_price(both := total([cost, whole])):
+        (currency,) = both.exact
+        return cost.exact.get(currency, 0), whole.exact.get(currency, 0)
+    return cost.held, whole.held
+
+
+@register.filter
+def share_unit(whole: Cost) -> str:
+    """Return of what `money_share` is a share."""
+    return "the cost" if has_one_price(whole) else "GPU-hours"
+
+
 @register.filter
 def money_share(cost: Cost, whole: Cost) -> str:
     """Show the share of the money of `whole`, of its hours without a price or with several currencies."""
-    if has_one_price(whole):
-        ((currency, amount),) = whole.exact.items()
-        return percent(cost.exact.get(currency, 0) / amount) if amount else DASH
-    return percent(cost.held / whole.held) if whole.held else DASH
+    part, of = compared(cost, whole)
+    return percent(part / of) if of else DASH
 
 
 @register.filter
 def part_of(cost: Cost, whole: Cost) -> str:
     """Show that share with what it is of, such as "41 % of the cost"."""
-    return f"{money_share(cost, whole)} of {'the cost' if has_one_price(whole) else 'GPU-hours'}"
+    return f"{money_share(cost, whole)} of {share_unit(whole)}"
 
 
 @register.filter

@@ -326,10 +326,18 @@ def test_owner_is_told_once_why_a_pod_was_stopped(claim_in, mirror, alice, reaso
 
 def test_drained_node_with_completed_pods_tells_nobody(claim_in, mirror):
     mirror.claim("sam", claim_in(S.ALLOCATED), result("gpu-0"))
-    for phase, told in (("Succeeded", 0), ("Running", 1)):
-        mirror.pod(f"p-{phase.lower()}", claims=["sam"], phase=phase, raw=ended_by("EvictionByEvictionAPI"))
+    drained, before, later = "2026-11-17T09:00:00Z", "2026-11-17T08:59:59Z", "2026-11-17T09:00:30Z"
+    cases = [
+        *(("succeeded", "Succeeded", [before], 0), ("failed", "Failed", [before], 0)),
+        *(("both", "Failed", [before, before], 0), ("evicted", "Failed", [before, later], 1)),
+        *(("runs", "Running", [before], 2), ("unknown", "Failed", [], 3)),
+    ]
+    for name, phase, ends, told in cases:
+        raw = ended_by("EvictionByEvictionAPI", lastTransitionTime=drained)
+        raw["status"]["containerStatuses"] = [{"state": {"terminated": {"finishedAt": end}}} for end in ends]
+        mirror.pod(name, claims=["sam"], phase=phase, raw=raw)
         tasks.sweep()
-        assert Notice.objects.filter(key__startswith="disrupted:").count() == told
+        assert Notice.objects.filter(key__startswith="disrupted:").count() == told, name
 
 
 def test_owner_reads_what_kubernetes_says_about_a_stopped_pod(claim_in, mirror):

@@ -22,8 +22,9 @@ from claims.states import ClaimState
 from core.errors import Invalid
 from dra.manifests import resource_claim, resource_claim_template, to_yaml
 from inventory.cluster_snapshot import current_snapshot
+from inventory.models import Device, DeviceClass, ResourceSlice
 from tests.claims.requests.test_match_pages import mirrored
-from tests.dra.clusters import gpu
+from tests.dra.clusters import ask, device_class, exactly, gpu, resource_slice, spec
 from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
@@ -244,6 +245,34 @@ def test_offers_are_other_profiles_that_are_open_offered_so_and_within_all_limit
         ("twin", 1, 4),
     ]
     assert offers(vision, fra, [train], parallel=5, delivery="template") == []
+
+
+def test_offers_in_place_of_a_spec_give_all_that_it_asks_for(vision, fra, train, quota):
+    nic = {"name": "nic-0", "attributes": {"type": {"string": "nic"}}}
+    place = {"driver": "dra.net", "pool": "nics", "generation": 1, "pool_slices": 1, "node_name": "node-a"}
+    raw = resource_slice("node-a", [nic], driver="dra.net", pool="nics")
+    part = ResourceSlice.objects.create(cluster=fra, uid="n", name="nics-1", raw=raw, **place)
+    net = device_class("dra.net", "device.driver == 'dra.net'")
+    DeviceClass.objects.create(cluster=fra, uid="n", name="dra.net", raw=net)
+    Device.objects.create(
+        cluster=fra, slice=part, driver="dra.net", pool="nics", name="nic-0", node_name="node-a"
+    )
+    mirrored(fra, [gpu(number) for number in range(4)])
+    make_quota(vision, 4, device_class="dra.net")
+
+    def both(*requests):
+        return spec(*requests, {"name": "net", "exactly": ask(class_name="dra.net")})
+
+    gpu_with_nic = both(exactly())
+    chosen = make_profile("gpu-with-nic", spec=gpu_with_nic, scalable="")
+    make_profile("twin", spec=gpu_with_nic, scalable="")
+    make_profile("nic", spec=both(), scalable="")
+    make_profile("two-gpus", spec=spec(exactly(name="a"), exactly(name="b")), scalable="")
+    make_profile("whole-node", spec=make_spec(4), scalable="")
+    make_profile("monitoring", spec=both(exactly(adminAccess=True)), scalable="")
+    every = {slug for slug, _devices, _free in offers(vision, fra, [chosen])}
+    assert every >= {"twin", "nic", "two-gpus", "whole-node", "train-80"}
+    assert [slug for slug, *_rest in offers(vision, fra, [chosen], satisfying=gpu_with_nic)] == ["twin"]
 
 
 def test_offers_keep_within_the_quotas_of_class_and_profile(vision, fra, train, quota, alice):

@@ -17,7 +17,7 @@ from inventory.states import DeviceUse
 from notify.models import Notice
 from teams.models import AuditEntry
 from tests.factories import make_claim
-from tests.usage.conftest import H100, NOON, measure
+from tests.usage.conftest import H100, NOON, hold, measure
 from usage.idle import escalation
 from usage.idle.escalation import follow
 from usage.idle.services import change_policy, snooze
@@ -96,6 +96,23 @@ def test_platform_admins_are_notified_where_the_owner_is_the_only_lead(idles, vi
     idles(own, "gpu-0")
     follow(NOON + 25 * HOUR)
     assert [name for name, _title in notices()] == ["lena", "root"]
+
+
+def test_without_any_lead_platform_admins_hear_of_it(idles, vision, claim, root, lena):
+    vision.memberships.filter(user=lena).delete()
+    idles(claim, "gpu-0")
+    follow(NOON + 25 * HOUR)
+    told = Notice.objects.order_by("pk").values_list("user__username", "team", "important")
+    assert list(told) == [("alice", vision.pk, True), ("root", None, True)]
+
+
+def test_network_interface_and_channel_do_not_keep_a_claim_from_being_idle(idles, claim):
+    idles(claim, "gpu-0")
+    for driver in ("dra.net", "compute-domain.nvidia.com"):
+        hold(claim, NOON - HOUR, driver=driver, device=driver, memory_bytes=None)
+    follow(NOON + 3 * HOUR)
+    assert [name for name, _title in notices()] == ["alice"]
+    assert IdlePeriod.objects.get().devices == 1
 
 
 def test_a_snoozed_claim_is_left_alone_until_the_snooze_ends(idles, claim, alice, root):

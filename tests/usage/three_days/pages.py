@@ -403,13 +403,14 @@ def report(of: Sum, by: str, *, is_fleet: bool) -> set[Figure]:
         everything = {**parts_of(rest), "Whole fleet": (whole_hours, whole_money)}
         for label, (held, amount) in everything.items():
             if held:
-                part = "100 %" if label == "Whole fleet" else small_share(float(held) / float(whole_hours))
+                part = float(held) / float(whole_hours) if unpriced else float(amount / whole_money)
                 figures |= {
                     f"{row}: {label} / GPU-hours": [short_hours(held)],
                     f"{row}: {label} / Cost": [euros(amount)],
-                    f"{row}: {label} / Of fleet": [part],
+                    f"{row}: {label} / Of fleet": [share(part)],
                 }
-    return placed(figures | by_day(of, rest, whole) | rows(of, by, whole_hours, is_fleet=is_fleet))
+    shares = (whole_hours, None if unpriced else whole_money)
+    return placed(figures | by_day(of, rest, whole) | rows(of, by, shares, is_fleet=is_fleet))
 
 
 def budget_graph(card: str, *, has_notices: bool, in_hours: bool) -> dict[str, list[str]]:
@@ -460,18 +461,20 @@ def by_day(of: Sum, rest: dict[str, str], whole: str) -> dict[str, list[str]]:
     return figures
 
 
-def rows(of: Sum, by: str, whole_hours: Fraction, *, is_fleet: bool) -> dict[str, list[str]]:
+def rows(of: Sum, by: str, whole: tuple[Fraction, Decimal | None], *, is_fleet: bool) -> dict[str, list[str]]:
+    whole_hours, whole_money = whole  # shares are of money, where all of it has a rate
     figures: dict[str, list[str]] = {}
     label_of_all = "Allocated" if is_fleet else "Total"
     for label, group in {**of.groups(GROUPS[by]), label_of_all: of}.items():
         row = f"By {'capacity type' if by == 'capacity' else by}: {label}"
         part = "Of fleet" if label == label_of_all else "Share"
+        of_all = group.amount / whole_money if whole_money else group.hours / whole_hours
         figures |= {
             f"{row} / GPU-hours": [short_hours(group.hours)],
             f"{row} / Allocated": money(group),
             f"{row} / Utilization": [share(group.utilization)],
             f"{row} / Energy": energy(group.kilowatt_hours),
-            f"{row} / {part}": [small_share(float(group.hours / whole_hours))],
+            f"{row} / {part}": [share(float(of_all))],
         }
         figures |= {f"{row} / {name}": part_money(group, name) for name in used_parts(group)}
     return figures
@@ -612,7 +615,7 @@ def team(slug: str) -> set[Figure]:
         "The last 30 days: Cost": [euros(of.amount, 0), *no_rate(of)],
         "The last 30 days: Utilization": [share(of.utilization)],
         "The last 30 days: Idle cost": [*part_money(of, "Idle", 0), *part_share(of, "Idle")],
-        "Cost in November": [euros(of.amount, 0), hours(of.hours)],
+        "Cost in November": [euros(of_team(slug).amount, 0), hours(of_team(slug).hours)],
     }
     for label, group in {**of.groups(GROUPS["person"]), slug.title(): of}.items():
         row = f"Members: {label}"
