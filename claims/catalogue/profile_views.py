@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, F, OuterRef, Q, Subquery
+from django.db.models import Count, F, OuterRef, Q, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
@@ -34,7 +34,7 @@ from claims.catalogue.versions import (
 )
 from claims.catalogue.views import budgets_left, entry_card
 from claims.match_page import dropped_page, funnel_rows, relaxation_rows
-from claims.models import Approval, Claim, Profile, ProfileVersion, Purpose
+from claims.models import Approval, Profile, ProfileVersion, Purpose
 from claims.models.profile import ProfileQuerySet
 from claims.states import ClaimState
 from core import undo
@@ -125,8 +125,8 @@ def require_admin(request: HttpRequest) -> None:
 def profiles(request: HttpRequest) -> HttpResponseBase:
     """List every profile with its number of live claims, retired ones last."""
     require_admin(request)
-    claims = Claim.objects.live().filter(profile_version__profile=OuterRef("pk")).order_by()
-    live = claims.values("profile_version__profile").annotate(count=Count("*")).values("count")
+    claims = live_claims(OuterRef("pk")).order_by().values(one=Value(1))
+    live = claims.annotate(count=Count("pk", distinct=True)).values("count")
     rows = Profile.objects.select_related("current").annotate(live=Coalesce(Subquery(live), 0))
     listing = Listing(
         request,

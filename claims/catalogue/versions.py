@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, OuterRef, Q, QuerySet
 
 from claims.models import LIMITS, Claim, Draft, Profile, ProfileLimits, ProfileVersion
 from claims.states import FINAL, ClaimState
@@ -117,7 +117,7 @@ def live_versions(profile: Profile) -> list[VersionUse]:
     return [VersionUse(*row) for row in rows.values_list("number", "live", "waiting")]
 
 
-def live_claims(profile: Profile) -> QuerySet[Claim]:
+def live_claims(profile: Profile | OuterRef) -> QuerySet[Claim]:
     """Return the live claims that name the profile, alone or beside others; oldest first."""
     named = Q(profile_version__profile=profile) | Q(alternatives__profile_version__profile=profile)
     return Claim.objects.live().filter(named).distinct().order_by("created_at")

@@ -344,7 +344,7 @@ def _change(at: datetime, kind: str, name: str, detail: str, key: str) -> Recent
         return RecentChange(at, "work", f"Profile {name} published", by, url)
     if kind == "profiles":
         by = f"by {detail}" if detail else ""
-        return RecentChange(at, "work", f"{name} profiles published", by, reverse("claims:profiles"))
+        return RecentChange(at, "work", f"Profiles published: {name}", by, reverse("claims:profiles"))
     if kind == "cluster":
         return RecentChange(
             at, "work", f"Cluster {name} added", detail, reverse("inventory:cluster", args=[key])

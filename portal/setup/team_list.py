@@ -36,6 +36,7 @@ from core.templatetags.ui import meter, state_badge
 from core.text import DASH, counted, percent
 from core.times import ago
 from inventory.counts import fleet_counts
+from inventory.filters import HELD
 from inventory.models import FleetSpan
 from inventory.states import DeviceState
 from portal.setup.people import open_invitations
@@ -399,13 +400,13 @@ def sum_rows(figures: TeamFigures, shows: Mapping[str, bool]) -> SafeString:
     several = figures.in_several
     everything = {
         "people": markup(
-            '<td class="o3"><a class="dg-link" href="{}">{}</a><span class="sub">{}</span></td>',
-            *(reverse("setup:people"), counted(figures.people, "person", "people")),
+            '<td class="o3">{}<span class="sub">{}</span></td>',
+            counted(figures.people, "person", "people"),
             f"{several} in two teams or more" if several else "",
         ),
         "held": markup(
             '<td class="dg-n mr o4"><a class="dg-link" href="{}?state={}">{} held</a></td>',
-            *(reverse("inventory:devices"), DeviceState.IN_USE, figures.held_by_all),
+            *(reverse("inventory:devices"), HELD, figures.held_by_all),
         ),
         "cost": markup(
             '<td class="dg-n mr o2"><a class="dg-link" href="{}">{}</a></td>',

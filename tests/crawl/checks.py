@@ -20,7 +20,8 @@ SPOKEN = ("title", "aria-label", "alt", "placeholder", "value", "data-l")
 IN_ADDRESS = re.compile(r"[/=](None|\[\]|%5B%5D)(?=[/&?#]|$)")
 LINKING = ("href", "action", "formaction", "hx-get", "hx-post")
 
-NUMBER = re.compile(r"^\d+$")
+NUMBER = re.compile(r"^(\d+)$")
+COUNT = re.compile(r"^(?:All )?(\d[\d,]*)(?: [a-z][a-z ]*)?$")
 SPAN = re.compile(r"^(\d+) to (\d+) of (\d+)\b")
 SHORTENED = re.compile(r"^The (?:(?:newest|oldest|first) )?(\d+)(?: with the highest cost)? of (\d+)[.:]")
 COUNTED = re.compile(r"^(\d+) (?:claim|request|node|cluster|team|device|profile)s?$")
@@ -152,9 +153,14 @@ def _tabs(page: Element) -> Iterator[str]:
         yield f"the open tab “{tab.text}” stands above {rows} rows"
 
 
-def figures(page: Element) -> Iterator[tuple[str, int, str]]:
-    """Yield (address, number, words) of each tile that leads to a list: the list has so many rows."""
-    for tile in page.all("a"):
-        figure = tile.first(cls="dg-fig")
-        if figure is not None and NUMBER.match(figure.own_text):
-            yield tile["href"], int(figure.own_text), tile.text
+def figures(page: Element) -> Iterator[tuple[Element, int]]:
+    """
+    Yield each link that says how many something are, and the number: the list that it leads to has so many
+    rows. It is a tile with a figure, a label with a number behind it, or the words "12", "All 12",
+    "3 live claims".
+    """
+    for link in page.all("a"):
+        figure = link.first(cls="dg-fig") or link.first("span", cls="dg-count")
+        said = NUMBER.match(figure.own_text) if figure else COUNT.match(link.text)
+        if said and not link.closest(lambda one: "dg-listfoot" in one.classes):
+            yield link, int(said[1].replace(",", ""))

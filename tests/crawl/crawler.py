@@ -137,10 +137,10 @@ class Crawl:
             if self._forms[seen] <= PER_FORM:
                 as_it_stands = self.tried is None or seen in self.tried
                 self._follow(visit, ways[:1] if as_it_stands else ways, always=True)
-        for address, number, words in checks.figures(page):
-            path = joined(visit.path, address)
+        for link, number in checks.figures(page):
+            path = joined(visit.path, known.counted(link, self.who))
             if path and matched(path):
-                self._figures.append((Visit(path, visit.path, always=True), number, words))
+                self._figures.append((Visit(path, visit.path, always=True), number, link.text))
 
     def _follow(self, visit: Visit, found: Iterator[Found] | list[Found], *, always: bool = False) -> None:
         for one in found:

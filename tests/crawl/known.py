@@ -6,6 +6,8 @@ import re
 
 from django.urls import ResolverMatch
 
+from tests.crawl.tree import Element
+
 NOT_CRAWLED = ("/static/", "/api/", "/admin/")  # files; what other tests go through
 
 # Who asks for what (a pattern of path and query): the status, and why that is right.
@@ -161,6 +163,17 @@ UNREACHED = {
 # Forms of the list of idle claims. A gap in the telemetry of the demo, as on a very busy machine, ends
 # what is idle: then there are none.
 OF_IDLE_CLAIMS = {"claims/<uuid:claim_id>/snooze/", "waste/bulk/"}
+
+
+# A number of the frame is of a part of the list that it stands beside: which part.
+OF_FRAME = {"/claims/": "?state=live&who=me", "/me/notices/": "?show=unread"}
+
+
+def counted(link: Element, who: str) -> str:
+    """Return the address of what the number of a link counts."""
+    in_frame = "dg-nav" in link.classes or link["id"] == "bell"
+    part = OF_FRAME.get(link["href"], "") if in_frame else ""
+    return link["href"] + (part.removesuffix("&who=me") if who == "admin" else part)
 
 
 def expected(who: str, path: str) -> int | None:

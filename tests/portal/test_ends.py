@@ -115,7 +115,7 @@ def earlier_secret_of_a_webhook(team):
     yield lambda: secrets_of(hook, datetime.now(UTC)) == ["new", "old"]
 
 
-@pytest.mark.parametrize(("moment", "counts"), zip(MOMENTS, (True, False, False), strict=True))
+@pytest.mark.parametrize(("moment", "counts"), [("before", True), ("at the end", False), ("after", False)])
 @pytest.mark.parametrize(
     "thing",
     [

@@ -312,4 +312,4 @@ def test_queries_of_the_admin_do_not_grow(
 def test_versions_that_one_person_published_are_one_change(home, root, fra):
     for slug in ("one", "two", "three"):
         make_profile(slug)
-    assert "3 profiles published" in words(home(root), 'id="last-day-title"')
+    assert "Profiles published: 3" in words(home(root), 'id="last-day-title"')
