@@ -18,6 +18,8 @@ def recorded() -> dict[str, Message]:
 
 
 def normalized(scheduled_condition: Message) -> Message:
-    """Replace the number of nodes, which depends on the rest of the cluster."""
+    """Leave out what depends on the nodes of other scenarios: how many there are, and which are cordoned."""
     reason, message = scheduled_condition
-    return reason, re.sub(r"\b\d+(?= node\(s\)| Preemption)|(?<=\b0/)\d+", "N", message)
+    message = re.sub(r"\d+ node\(s\) were unschedulable, ", "", message)
+    others = r"\b\d+(?= node\(s\)| Preemption)|(?<=\b0/)\d+"
+    return reason, re.sub(others, "N", message)
