@@ -102,26 +102,26 @@ def test_a_month_of_a_team_is_the_same_money_everywhere(client, root, vision, al
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("group_by", GroupBy)
-def test_rows_and_the_rest_are_the_fleet_to_the_cent(vision, alice, fra, seed, group_by):
+def test_rows_and_the_rest_are_the_fleet_to_the_cent(vision, alice, fra, seed):
     teams = [vision, make_team("nlp", members=(alice,))]
     history(random.Random(seed), teams, alice, [fra, make_cluster("osl-1", teams=tuple(teams))])
     store_days(now=END + 30 * HOUR)
-    found = fleet_report(month_of(NOVEMBER.first), group_by, now=END + 30 * HOUR)
-    rest = [found.parts.unmanaged, found.parts.out_of_service, found.parts.unallocated]
-    held = [getattr(row.parts, name) for row in found.rows for name in ("used", "idle", "no_telemetry")]
-    sums: dict[str, Decimal] = defaultdict(Decimal)
-    for cost in (*rest, *held):
-        for currency, amount in cost.amounts.items():
-            sums[currency] += amount
-    assert sums == found.parts.fleet.amounts
-    assert len(sums) == 2
-    assert sum(cost.held for cost in (*rest, *held)) == found.parts.fleet.held
-    of_days: dict[str, Decimal] = defaultdict(Decimal)
-    for _day, parts in found.by_day:
-        for currency, amount in parts.fleet.amounts.items():
-            of_days[currency] += amount
-    assert of_days == sums
+    for group_by in GroupBy:
+        found = fleet_report(month_of(NOVEMBER.first), group_by, now=END + 30 * HOUR)
+        rest = [found.parts.unmanaged, found.parts.out_of_service, found.parts.unallocated]
+        held = [getattr(row.parts, name) for row in found.rows for name in ("used", "idle", "no_telemetry")]
+        sums: dict[str, Decimal] = defaultdict(Decimal)
+        for cost in (*rest, *held):
+            for currency, amount in cost.amounts.items():
+                sums[currency] += amount
+        assert sums == found.parts.fleet.amounts, group_by
+        assert len(sums) == 2
+        assert sum(cost.held for cost in (*rest, *held)) == found.parts.fleet.held, group_by
+        of_days: dict[str, Decimal] = defaultdict(Decimal)
+        for _day, parts in found.by_day:
+            for currency, amount in parts.fleet.amounts.items():
+                of_days[currency] += amount
+        assert of_days == sums, group_by
 
 
 def test_home_shows_the_amount_of_the_teams_page(vision, alice, fra):
