@@ -5,7 +5,7 @@ import ssl
 from contextlib import contextmanager
 from functools import cache
 
-import httpx._transports.default
+import httpx
 import pytest
 import pytest_socket
 from hypothesis import settings
@@ -97,7 +97,7 @@ def django_db_setup(django_test_environment, django_db_blocker, worker_id):
 @pytest.fixture(scope="session", autouse=True)
 def _authorities_are_read_once():
     """A client of httpx reads the file of all authorities, which takes 50 ms; those of tests share it."""
-    build = httpx._transports.default.create_ssl_context
+    build = httpx.create_ssl_context
 
     @cache
     def trusting(_files: tuple[str | None, ...]) -> ssl.SSLContext:
@@ -108,9 +108,9 @@ def _authorities_are_read_once():
             return build(verify=verify, cert=cert, trust_env=trust_env)
         return trusting(tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
-    httpx._transports.default.create_ssl_context = shared
-    yield
-    httpx._transports.default.create_ssl_context = build
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", shared)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
