@@ -15,6 +15,7 @@ help: ## Show this list
 
 install: ## Install uv, Python packages and web assets (the other targets do it automatically)
 	@$(PYTHON3) scripts/bootstrap.py
+	@$(BIN)/python clients/python/make_sync.py
 	@$(BIN)/python -m core.assets
 
 demo: install ## Run the whole portal on this machine: PORT=8000, DEMO_HOME=.demo, CLUSTER=sim|real, EMPTY=1

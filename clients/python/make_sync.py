@@ -1,16 +1,15 @@
 """
 Make `dragoman/_sync` from `dragoman/_async`: the same code without `await`.
 
-Names are replaced token by token, so that nothing inside of a longer name changes; ruff formats the result. A
-test compares the committed files with what this makes.
+Names are replaced token by token, so that nothing inside of a longer name changes. `_sync` is not in git: it
+is made where the package is built (`hatch_build.py`), by `make install` and before tests.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import re
-import subprocess
-import sys
 import tokenize
 from pathlib import Path
 
@@ -58,35 +57,25 @@ def without_await(text: str) -> str:
 
 
 def made_files() -> dict[str, str]:
-    """Return the text of each file of `_sync`, formatted."""
+    """Return the text of each file of `_sync`."""
     texts = {}
     for file in sorted(SOURCE.glob("*.py")):
         if file.name == "__init__.py":
             texts[file.name] = '"""The client without `await`, made from `dragoman/_async`."""\n'
             continue
-        texts[file.name] = formatted(NOTE.format(name=file.name) + without_await(file.read_text("utf-8")))
+        texts[file.name] = NOTE.format(name=file.name) + without_await(file.read_text("utf-8"))
     return texts
 
 
-def formatted(text: str) -> str:
-    ruff = str(Path(sys.executable).parent / "ruff")
-    name = f"--stdin-filename={TARGET / 'made.py'}"
-    text = subprocess.run(
-        [ruff, "check", "--quiet", "--select=I", "--fix", name, "-"],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return subprocess.run(
-        [ruff, "format", "--quiet", name, "-"], input=text, capture_output=True, text=True, check=True
-    ).stdout
-
-
 def main() -> None:
+    """Write the files that differ; each is whole at every moment, for tests that run in two processes."""
     TARGET.mkdir(exist_ok=True)
     for name, text in made_files().items():
-        (TARGET / name).write_text(text, "utf-8")
+        file = TARGET / name
+        if not file.exists() or file.read_text("utf-8") != text:
+            unready = file.with_suffix(f".{os.getpid()}")
+            unready.write_text(text, "utf-8")
+            unready.replace(file)
 
 
 if __name__ == "__main__":

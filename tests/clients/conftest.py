@@ -1,11 +1,15 @@
 """The client as it is installed, with a home of its own for each test."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+CLIENT = Path(__file__).resolve().parents[2] / "clients" / "python"
+runpy.run_path(str(CLIENT / "make_sync.py"), run_name="__main__")  # what was changed since `make install`
 
 
 @pytest.fixture(autouse=True)

@@ -369,21 +369,17 @@ class AsyncClient:
 
     async def why(self, claim: str | AsyncClaim) -> Explanation:
         """Return who acts next on a claim, and why."""
-        return Explanation.of(await self._transport.get(f"claims/{await self._id(claim)}/explain/"))
+        return Explanation.of(await self._transport.get(await self._path(claim, "explain")))
 
     async def manifest(self, claim: str | AsyncClaim, **options: str | int | list[str]) -> Manifest:
-        return Manifest.of(
-            await self._transport.get(f"claims/{await self._id(claim)}/manifest/", params=options)
-        )
+        return Manifest.of(await self._transport.get(await self._path(claim, "manifest"), params=options))
 
     async def usage(self, claim: str | AsyncClaim, *, range: str = "24h") -> Usage:
         """Return the utilization of a claim over time; `.frame()` is a DataFrame."""
-        return Usage.of(
-            await self._transport.get(f"claims/{await self._id(claim)}/usage/", params={"range": range})
-        )
+        return Usage.of(await self._transport.get(await self._path(claim, "usage"), params={"range": range}))
 
     async def cost(self, claim: str | AsyncClaim) -> ClaimCost:
-        return ClaimCost.of(await self._transport.get(f"claims/{await self._id(claim)}/cost/"))
+        return ClaimCost.of(await self._transport.get(await self._path(claim, "cost")))
 
     async def costs(self, team: str | None = None, month: str = "") -> TeamCost:
         """Return GPU-hours and cost of a team in a month such as 2026-11 (UTC); this month by default."""
@@ -397,9 +393,7 @@ class AsyncClient:
         if until.tzinfo is None:
             raise ValueError("The end needs a time zone: datetime(…, tzinfo=timezone.utc).")
         body = {"until": until.isoformat(), "reason": reason}
-        return Extension.of(
-            await self._transport.post(f"claims/{await self._id(claim)}/extend/", body, key=key)
-        )
+        return Extension.of(await self._transport.post(await self._path(claim, "extend"), body, key=key))
 
     async def release(self, claim: str | AsyncClaim, reason: str = "") -> ClaimInfo:
         """End a claim. Harmless if it has ended; raises NotFound if you have never had one of this name."""
@@ -439,6 +433,10 @@ class AsyncClient:
         """Read the cost of all claims in a month in the format of FOCUS, in pieces; for platform admins."""
         params = {"format": format} | ({"month": month} if month else {})
         return self._transport.stream("costs/focus/", params=params)
+
+    async def _path(self, claim: str | AsyncClaim, part_of_it: str) -> str:
+        claim_id = await self._id(claim)
+        return f"claims/{claim_id}/{part_of_it}/"
 
     async def _id(self, claim: str | AsyncClaim) -> str:
         if isinstance(claim, AsyncClaim):

@@ -1,1 +1,0 @@
-"""The client without `await`, made from `dragoman/_async`."""
