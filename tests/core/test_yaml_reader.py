@@ -166,7 +166,7 @@ def spent(text, read=values):
 
 def untraced_seconds(text):
     """Return the processor seconds of reading; a busy machine is asked again, up to three times."""
-    seconds = []
+    seconds: list[float] = []
     while len(seconds) < 3 and not (seconds and min(seconds) < MAX_SECONDS):
         began = time.process_time()
         with suppress(Invalid):
