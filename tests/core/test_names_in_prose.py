@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from scripts.structure import SOURCE
 from teams.audit.actions import ACTIONS
+from tests.source import SOURCE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {"notify/chat.py"}  # of CONTRIBUTING: files to add

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.structure import SOURCE
+from tests.source import SOURCE
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(package for package in SOURCE if package != "demo")
