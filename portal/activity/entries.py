@@ -314,97 +314,72 @@ CHANGE_FIELDS = (
 
 
 def _transitions(condition: Q, limit: int) -> list[ActivityEntry]:
-    rows = Transition.objects.filter(condition).order_by("-at", "-pk").values_list(*TRANSITION_FIELDS)
-    return [_of_claim(*row) for row in rows[:limit]]
+    rows = (
+        Transition.objects.filter(condition)
+        .order_by("-at", "-pk")
+        .values_list(*TRANSITION_FIELDS, named=True)
+    )
+    return [_of_claim(row) for row in rows[:limit]]
 
 
-def _of_claim(  # noqa: PLR0913 - the fields of a row
-    pk: int,
-    at: datetime,
-    source: str,
-    via: str,
-    values: list[list[str]],
-    username: str | None,
-    first_name: str,
-    last_name: str,
-    old: str,
-    new: str,
-    reason: str,
-    action: str,
-    claim: UUID,
-    name: str,
-    cluster: str,
-    team: str,
-) -> ActivityEntry:
-    moved = old != new
-    icon, verb = LOOK[new][1], VERBS[S(new)]
-    if not old:
-        icon, verb = "send", "requested" if new == S.REQUESTED else "adopted"
+def _of_claim(row: Any) -> ActivityEntry:
+    """Return the entry of a row with `TRANSITION_FIELDS`."""
+    moved, values = row.old != row.new, row.values
+    icon, verb = LOOK[row.new][1], VERBS[S(row.new)]
+    if not row.old:
+        icon, verb = "send", "requested" if row.new == S.REQUESTED else "adopted"
     elif not moved:
-        icon, verb = REMARKS.get(action, ("edit", "changed"))
-    elif old == S.ALLOCATED and new == S.PROVISIONED:
+        icon, verb = REMARKS.get(row.action, ("edit", "changed"))
+    elif row.old == S.ALLOCATED and row.new == S.PROVISIONED:
         verb = "took the devices back"
-    if old and moved:
-        values = [["State", S(old).label, S(new).label], *values]
+    if row.old and moved:
+        values = [["State", S(row.old).label, S(row.new).label], *values]
     return ActivityEntry(
-        position=Position(at, CLAIM, pk),
-        by=_label(username, first_name, last_name),
+        position=Position(row.at, CLAIM, row.pk),
+        by=_label(row),
         icon=icon,
         verb=verb,
-        name=name,
-        url=reverse("claims:detail", args=[claim]),
-        text=reason,
-        team=team,
-        source=Source(source),
-        place=cluster if source == Source.CLUSTER else via,
-        values=[Value(*row) for row in values],
+        name=row.claim__name,
+        url=reverse("claims:detail", args=[row.claim_id]),
+        text=row.reason,
+        team=row.team__slug,
+        source=Source(row.source),
+        place=row.claim__cluster__name if row.source == Source.CLUSTER else row.via,
+        values=[Value(*value) for value in values],
     )
 
 
 def _changes(condition: Q, limit: int) -> list[ActivityEntry]:
-    rows = AuditEntry.objects.filter(condition).order_by("-at", "-pk").values_list(*CHANGE_FIELDS)
-    return [_of_change(*row) for row in rows[:limit]]
+    rows = AuditEntry.objects.filter(condition).order_by("-at", "-pk").values_list(*CHANGE_FIELDS, named=True)
+    return [_of_change(row) for row in rows[:limit]]
 
 
-def _of_change(  # noqa: PLR0913 - the fields of a row
-    pk: UUID,
-    at: datetime,
-    source: str,
-    via: str,
-    values: list[list[str]],
-    username: str | None,
-    first_name: str,
-    last_name: str,
-    kind: str,
-    object_id: str,
-    name: str,
-    text: str,
-    reason: str,
-    team: str | None,
-    actor: str,
-) -> ActivityEntry:
-    icon, thing = KINDS.get(kind, ("edit", "an object"))
-    if kind == "quotarequest" and name.endswith(EXTRA_BUDGET):
+def _of_change(row: Any) -> ActivityEntry:
+    """Return the entry of a row with `CHANGE_FIELDS`."""
+    icon, thing = KINDS.get(row.kind, ("edit", "an object"))
+    if row.kind == "quotarequest" and row.name.endswith(EXTRA_BUDGET):
         icon, thing = "target", "a request for extra budget"
-    verb = verb_of(text)
+    verb = verb_of(row.text)
     return ActivityEntry(
-        position=Position(at, CHANGE, pk),
-        by=_label(username, first_name, last_name) or actor,  # whose account may be gone
+        position=Position(row.at, CHANGE, row.pk),
+        by=_label(row) or row.actor,  # whose account may be gone
         icon=icon,
-        verb=WHOLE_VERBS.get((verb, kind)) or f"{verb} {thing}",
-        name=name,
+        verb=WHOLE_VERBS.get((verb, row.kind)) or f"{verb} {thing}",
+        name=row.name,
         url="",
-        text="" if text == verb else text,
-        team=team or "",
-        source=Source(source),
-        place=via,
-        values=[Value(*row) for row in values],
-        reason=reason,
-        kind=kind,
-        object_id=object_id,
+        text="" if row.text == verb else row.text,
+        team=row.team__slug or "",
+        source=Source(row.source),
+        place=row.via,
+        values=[Value(*value) for value in row.values],
+        reason=row.reason,
+        kind=row.kind,
+        object_id=row.object_id,
     )
 
 
-def _label(username: str | None, first_name: str, last_name: str) -> str:
-    """Return the label of a person, as `User.label` does; "" for nobody."""
-    return "" if username is None else f"{first_name} {last_name}".strip() or username
+def _label(row: Any) -> str:
+    """Return the label of the person of a row, as `User.label` does; "" for nobody."""
+    if row.by__username is None:
+        return ""
+    return f"{row.by__first_name} {row.by__last_name}".strip() or row.by__username

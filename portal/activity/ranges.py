@@ -5,16 +5,18 @@ is found by the instant and id of an entry.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from itertools import groupby
 from typing import Any, Protocol
 
 from django import forms
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.http import urlencode
 
+from core.listing import csv_stream
 from core.times import FIRST_YEAR, LAST_YEAR
 
 RANGES = {  # key → label, words, span
@@ -140,3 +142,11 @@ def entries_page(
         "newest_url": "" if is_first else f"?{address(request, 'open', 'before')}",
         "older_url": older,
     }
+
+
+def entries_csv[T](
+    name: str, columns: Mapping[str, Callable[[T], object]], entries: Iterable[T]
+) -> HttpResponseBase:
+    """Return the entries as a CSV file; `columns` are their heads with how to get the cell."""
+    rows = ([cell(entry) for cell in columns.values()] for entry in entries)
+    return csv_stream(name, [*columns], rows)

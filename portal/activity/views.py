@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from core.listing import csv_stream, wants_csv
+from core.listing import wants_csv
 from core.origin import Source
 from core.times import local_text
 from portal.activity.entries import (
@@ -26,7 +27,7 @@ from portal.activity.entries import (
     read_entries,
 )
 from portal.activity.links import with_links
-from portal.activity.ranges import RangeForm, entries_page
+from portal.activity.ranges import RangeForm, entries_csv, entries_page
 from teams.access import is_platform_admin, people_in, team_for, user_of
 from teams.models import Role, Team
 
@@ -75,7 +76,7 @@ def _activity(request: HttpRequest, team: Team | None) -> HttpResponseBase:
         chosen = Filter(team=chosen.team, entry=only)
     if wants_csv(request):
         name = f"activity-{team.slug}" if team else "activity"
-        return csv_stream(name, CSV_HEADS, (csv_cells(entry) for entry in all_entries(chosen)))
+        return entries_csv(name, CSV, all_entries(chosen))
     text = request.GET.get("before", "")
     before = Position.parse(text) if text else None
     read = read_entries(chosen, limit=PER_PAGE + 1, before=before)
@@ -88,30 +89,15 @@ def _activity(request: HttpRequest, team: Team | None) -> HttpResponseBase:
     return render(request, "activity/activity.html", {**page, "team": team, "people": people})
 
 
-CSV_HEADS = (
-    "Time",
-    "Who",
-    "Did what",
-    "To what",
-    "Text",
-    "Reason",
-    "Team",
-    "From where",
-    "Token or cluster",
-    "Entry",
-)
-
-
-def csv_cells(entry: ActivityEntry) -> list[object]:
-    return [
-        timezone.localtime(entry.at).isoformat(timespec="seconds"),
-        entry.who,
-        entry.verb,
-        entry.name,
-        local_text(entry.text),
-        entry.reason,
-        entry.team,
-        entry.source.label,
-        entry.place,
-        entry.id,
-    ]
+CSV: dict[str, Callable[[ActivityEntry], object]] = {
+    "Time": lambda entry: timezone.localtime(entry.at).isoformat(timespec="seconds"),
+    "Who": lambda entry: entry.who,
+    "Did what": lambda entry: entry.verb,
+    "To what": lambda entry: entry.name,
+    "Text": lambda entry: local_text(entry.text),
+    "Reason": lambda entry: entry.reason,
+    "Team": lambda entry: entry.team,
+    "From where": lambda entry: entry.source.label,
+    "Token or cluster": lambda entry: entry.place,
+    "Entry": lambda entry: entry.id,
+}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from django import forms
 from django.http import Http404, HttpRequest
@@ -13,17 +13,17 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from core.listing import csv_stream, wants_csv
+from core.listing import wants_csv
 from core.text import as_options
 from core.times import local_text
 from portal.activity.entries import Position, parse_id
-from portal.activity.ranges import RangeForm, entries_page
+from portal.activity.ranges import RangeForm, entries_csv, entries_page
 from portal.audit.search import KINDS, AuditFilter, all_rows, position_of, read_rows
 from teams.access import is_platform_admin
 from teams.audit.actions import ACTIONS
 from teams.audit.chain import head_of_chain
 from teams.audit.grants import may_change_log
-from teams.models import AuditEntry, AuditState
+from teams.models import AuditEntry, AuditSeal, AuditState
 
 PER_PAGE = 50
 
@@ -69,7 +69,7 @@ def audit_log(request: HttpRequest) -> HttpResponseBase:
             raise Http404
         chosen = AuditFilter(entry=only)
     if wants_csv(request):
-        return csv_stream("audit", CSV_HEADS, (csv_cells(entry) for entry in all_rows(chosen)))
+        return entries_csv("audit", CSV, all_rows(chosen))
     text = request.GET.get("before", "")
     before = Position.parse(text) if text else None
     rows = read_rows(chosen, limit=PER_PAGE + 1, before=before)
@@ -94,7 +94,7 @@ class AuditRow:
         self.entry = entry
         self.position = position_of(entry)
         self.id, self.at = self.position.id, entry.at
-        self.seal = getattr(entry, "seal", None)
+        self.seal = seal_of(entry)
 
     @property
     def who(self) -> str:
@@ -118,34 +118,30 @@ class AuditRow:
         return f"kind={self.entry.kind}&object={self.entry.object_id}&range=30d" if has_object else ""
 
 
-CSV_HEADS = (
-    *("Time", "Action", "Who", "Kind of actor", "Object", "Object id", "Name", "Team", "Text", "Changes"),
-    *("Reason", "From where", "Address", "Token", "Token title", "Place", "Request", "Entry", "Number"),
-    "Hash",
-)
+CSV: dict[str, Callable[[AuditEntry], object]] = {
+    "Time": lambda entry: timezone.localtime(entry.at).isoformat(timespec="milliseconds"),
+    "Action": lambda entry: entry.action,
+    "Who": lambda entry: entry.actor,
+    "Kind of actor": lambda entry: entry.get_actor_kind_display(),
+    "Object": lambda entry: entry.kind,
+    "Object id": lambda entry: entry.object_id,
+    "Name": lambda entry: entry.name,
+    "Team": lambda entry: entry.team.slug if entry.team else "",
+    "Text": lambda entry: local_text(entry.text),
+    "Changes": lambda entry: "; ".join(f"{what}: {old} → {new}" for what, old, new in entry.values),
+    "Reason": lambda entry: entry.reason,
+    "From where": lambda entry: entry.get_source_display(),
+    "Address": lambda entry: entry.address,
+    "Token": lambda entry: entry.token,
+    "Token title": lambda entry: entry.via,
+    "Place": lambda entry: entry.place,
+    "Request": lambda entry: entry.request_id,
+    "Entry": lambda entry: position_of(entry).id,
+    "Number": lambda entry: getattr(seal_of(entry), "number", None),
+    "Hash": lambda entry: getattr(seal_of(entry), "hash", None),
+}
 
 
-def csv_cells(entry: AuditEntry) -> list[Any]:
-    seal = getattr(entry, "seal", None)
-    return [
-        timezone.localtime(entry.at).isoformat(timespec="milliseconds"),
-        entry.action,
-        entry.actor,
-        entry.get_actor_kind_display(),
-        entry.kind,
-        entry.object_id,
-        entry.name,
-        entry.team.slug if entry.team else "",
-        local_text(entry.text),
-        "; ".join(f"{what}: {before} → {after}" for what, before, after in entry.values),
-        entry.reason,
-        entry.get_source_display(),
-        entry.address,
-        entry.token,
-        entry.via,
-        entry.place,
-        entry.request_id,
-        position_of(entry).id,
-        seal.number if seal else None,
-        seal.hash if seal else None,
-    ]
+def seal_of(entry: AuditEntry) -> AuditSeal | None:
+    """Return the seal of an entry, None until it has one."""
+    return getattr(entry, "seal", None)
