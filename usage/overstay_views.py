@@ -16,16 +16,15 @@ from django.views.decorators.http import require_safe
 from django_filters import FilterSet
 
 from claims.access import reason_not_to_release
-from claims.claim_list.views import profiles_of_reader, teams_of_reader
+from claims.claim_list.views import profile_filter, team_filter
 from claims.delivery.eviction import holding_pods, is_due
 from claims.models import Claim, ClaimQuerySet, Profile
 from claims.observation.observations import observe
-from core.filters import RowFilter
 from core.listing import Column, Listing, sum_of_columns
 from core.text import counted
 from inventory.states import EndPolicy
 from teams.access import is_platform_admin, reader_roles, user_of
-from teams.models import Role, Team
+from teams.models import Role
 from usage.cost import cost_text
 from usage.models import IdlePeriod, SizeCheck
 from usage.overstay import Overstay, overstaying, overstays_of, sum_of
@@ -34,15 +33,7 @@ NAMED_PODS = 3
 
 
 class OverstayFilter(FilterSet):
-    team = RowFilter(Team, teams_of_reader, label="Team", to_field_name="slug", empty_label="Any team")
-    profile = RowFilter(
-        Profile,
-        profiles_of_reader,
-        label="Profile",
-        method="by_profile",
-        to_field_name="slug",
-        empty_label="Any profile",
-    )
+    team, profile = team_filter(), profile_filter(method="by_profile")
 
     class Meta:
         model = Claim

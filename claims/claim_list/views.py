@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from operator import mul
 from typing import Any, cast
 from uuid import UUID
@@ -95,20 +95,21 @@ def profiles_of_reader(request: HttpRequest) -> dict[str, Titled]:
     return {slug: Titled(pk, title) for slug, pk, title in rows}
 
 
+# Filters of lists by what their reader may see, by slug or name.
+team_filter = partial(
+    RowFilter, Team, teams_of_reader, label="Team", to_field_name="slug", empty_label="Any team"
+)
+cluster_filter = partial(
+    RowFilter, Cluster, clusters_of_reader, label="Cluster", to_field_name="name", empty_label="Any cluster"
+)
+profile_filter = partial(
+    RowFilter, Profile, profiles_of_reader, label="Profile", to_field_name="slug", empty_label="Any profile"
+)
+
+
 class ClaimFilter(FilterSet):
     state = ChoiceFilter(label="State", choices=STATE_CHOICES, method="by_state", empty_label="Any state")
-    team = RowFilter(Team, teams_of_reader, label="Team", to_field_name="slug", empty_label="Any team")
-    cluster = RowFilter(
-        Cluster, clusters_of_reader, label="Cluster", to_field_name="name", empty_label="Any cluster"
-    )
-    profile = RowFilter(
-        Profile,
-        profiles_of_reader,
-        label="Profile",
-        method="by_profile",
-        to_field_name="slug",
-        empty_label="Any profile",
-    )
+    team, cluster, profile = team_filter(), cluster_filter(), profile_filter(method="by_profile")
     who = ChoiceFilter(label="Requested by", choices=[(ME, "Me")], method="by_person", empty_label="Anyone")
 
     class Meta:

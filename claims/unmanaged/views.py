@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_filters import ChoiceFilter, FilterSet
 
 from claims.access import NO_CLAIM
-from claims.claim_list.views import clusters_of_reader, teams_of_reader
+from claims.claim_list.views import cluster_filter, team_filter
 from claims.models import Profile, TeamNamespace
 from claims.observation.observations import consumer_references, device_holdings
 from claims.observation.unmanaged import (
@@ -34,7 +34,6 @@ from claims.observation.unmanaged import (
 from claims.unmanaged import services
 from claims.unmanaged.services import adoption_lines, fitting_profiles, namespace_team
 from core.errors import PortalError
-from core.filters import RowFilter
 from core.inputs import DurationText, PersonField, TitleField
 from core.listing import Column, Listing
 from core.markup import joined, markup
@@ -44,9 +43,9 @@ from core.times import ago
 from dra import quota
 from dra.manifests import spec_hash, to_yaml
 from inventory.freshness import ages
-from inventory.models import Cluster, ResourceClaim, ResourceClaimTemplate
+from inventory.models import ResourceClaim, ResourceClaimTemplate
 from teams.access import people_in, user_of
-from teams.models import Role, Team, User
+from teams.models import Role, User
 
 STATES = [
     (state, state)
@@ -55,21 +54,7 @@ STATES = [
 
 
 class TemplateFilter(FilterSet):
-    team = RowFilter(
-        Team,
-        teams_of_reader,
-        label="Team",
-        to_field_name="slug",
-        empty_label="Any team",
-        method="by_team",
-    )
-    cluster = RowFilter(
-        Cluster,
-        clusters_of_reader,
-        label="Cluster",
-        to_field_name="name",
-        empty_label="Any cluster",
-    )
+    team, cluster = team_filter(method="by_team"), cluster_filter()
 
     class Meta:
         model = ResourceClaimTemplate

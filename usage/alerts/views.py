@@ -12,13 +12,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_filters import ChoiceFilter, FilterSet
 
-from claims.claim_list.views import clusters_of_reader, teams_of_reader
-from core.filters import RowFilter
+from claims.claim_list.views import cluster_filter, team_filter
 from core.listing import Column, Listing
 from core.times import local_text
-from inventory.models import Cluster
 from teams.access import user_of
-from teams.models import Team
 from usage.alerts.services import KEEP, about
 from usage.models import Alert, AlertQuerySet
 
@@ -61,10 +58,7 @@ class AlertFilter(FilterSet):
 
     state = ChoiceFilter(label="State", choices=STATES, method="by_state", empty_label="Open")
     condition = ChoiceFilter(label="Alert", choices=Alert.Condition.choices, empty_label="Any alert")
-    team = RowFilter(Team, teams_of_reader, label="Team", to_field_name="slug", empty_label="Any team")
-    cluster = RowFilter(
-        Cluster, clusters_of_reader, label="Cluster", to_field_name="name", empty_label="Any cluster"
-    )
+    team, cluster = team_filter(), cluster_filter()
 
     class Meta:
         model = Alert

@@ -38,11 +38,10 @@ from django_filters import FilterSet
 
 from claims.access import may_request, reason_not_to_release
 from claims.claim_list.bulk import MAX_CLAIMS, selected_claims
-from claims.claim_list.views import profiles_of_reader, teams_of_reader
+from claims.claim_list.views import profile_filter, team_filter
 from claims.inbox.views import reminded
 from claims.models import Claim, Profile
 from core.errors import Conflict, Invalid, PortalError
-from core.filters import RowFilter
 from core.inputs import DurationText, valid_ids
 from core.listing import Column, Listing, sum_of_columns
 from core.text import counted, percent
@@ -50,7 +49,7 @@ from core.times import moment, utc_moment
 from inventory.models import FleetCount
 from inventory.states import DeviceUse
 from teams.access import is_platform_admin, reader_roles, require_admin, user_of
-from teams.models import Role, Team
+from teams.models import Role
 from usage.cost import CURRENCY_UNIT, rounded
 from usage.daily import UNTIL, utc_day
 from usage.idle import bulk, reminders, services
@@ -73,17 +72,7 @@ def idle_cost_at(now: datetime) -> Combinable:
 
 
 class IdleFilter(FilterSet):
-    team = RowFilter(
-        Team, teams_of_reader, label="Team", to_field_name="slug", empty_label="Any team", field_name="team"
-    )
-    profile = RowFilter(
-        Profile,
-        profiles_of_reader,
-        label="Profile",
-        method="by_profile",
-        to_field_name="slug",
-        empty_label="Any profile",
-    )
+    team, profile = team_filter(), profile_filter(method="by_profile")
 
     class Meta:
         model = IdlePeriod
