@@ -270,7 +270,7 @@ def test_names_that_no_cluster_has_are_notes_before_they_are_applied(site, root)
     DeviceClass.objects.create(cluster=fra, uid="c", name="gpu.nvidia.com")
     Namespace.objects.create(cluster=fra, uid="n", name="vision")
     Freshness.objects.create(cluster=fra, resource="namespaces", listed_at=NOW)
-    PriceBasis.objects.create(cluster=fra, driver="gpu.nvidia.com", product="H100", devices=3)
+    PriceBasis.objects.create(id=fra.pk, cluster=fra, driver="gpu.nvidia.com", product="H100", devices=3)
     quotas = [{"deviceClass": "gpu.nvida.com", "devices": 4}]
     text = document("Team", slug="nlp", namespaces={"fra-1": "vison"}, quotas=quotas)
     rate = {"title": "A", "perHour": "1", "currency": "EUR", "validFrom": "2036-01-01T00:00:00+00:00"}

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -49,11 +48,21 @@ def answers(port, seconds):
 
 
 def test_web_process_says_that_it_lives(monkeypatch):
-    said = Event()
-    monkeypatch.setattr(serving, "say_that_web_lives", said.set)
-    monkeypatch.setattr(serving, "time", SimpleNamespace(sleep=lambda seconds: sys.exit()))
+    started, said = [], []
+
+    def sleep(seconds):
+        raise StopIteration
+
+    monkeypatch.setattr(
+        serving, "Thread", lambda **thread: SimpleNamespace(start=lambda: started.append(thread))
+    )
+    monkeypatch.setattr(serving, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(serving, "say_that_web_lives", lambda: said.append("lives"))
     serving.post_worker_init(None)
-    assert said.wait(patience.EXIT)
+    assert [thread["daemon"] for thread in started] == [True]
+    with pytest.raises(StopIteration):
+        started[0]["target"]()
+    assert said == ["lives"]
 
 
 STARTS = {
