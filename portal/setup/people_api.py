@@ -50,8 +50,10 @@ class PersonOut(serializers.ModelSerializer[User]):
 class ChangedPersonOut(PersonOut):
     warning = serializers.CharField(help_text="What to know of this change, empty if there is nothing")
 
-    class Meta(PersonOut.Meta):
+    class Meta:
+        model = User
         fields = (*PersonOut.Meta.fields, "warning")
+        read_only_fields = ("break_glass",)
 
 
 class PersonIn(Input):
