@@ -30,7 +30,6 @@ from rest_framework.pagination import CursorPagination, PageNumberPagination
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from core import sparse
 from core.errors import Invalid, UnknownName
 from core.times import parse_duration, spell_duration
 
@@ -324,8 +323,6 @@ class KnownParameters(BasePermission):
         if unknown := sorted(set(request.query_params) - known - {FORMAT}):
             names = ", ".join(sorted(known)) or "none"
             raise Invalid(f"Unknown parameter {', '.join(unknown)}. Known: {names}.", field=unknown[0])
-        if sparse.NAME in known:
-            sparse.require_known(view, operation, request)
         return True
 
 
@@ -358,7 +355,7 @@ def _require_no_members(view: Any, operation: str, request: Request) -> None:
 def _schema(view: Any, handler: Any, request: Request) -> Any:
     """Return the description of an operation by `@extend_schema`."""
     schema = getattr(handler, "kwargs", {}).get("schema", type(view.schema))()
-    schema.view, schema.method = view, sparse.described_method(request)
+    schema.view, schema.method = view, request.method
     return schema
 
 

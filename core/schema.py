@@ -13,7 +13,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentIdentity, ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter
 
-from core import idempotency, sparse
+from core import idempotency
 from core.conditional import IF_MATCH, IF_NONE_MATCH
 from core.problems import MEDIA_TYPE
 from core.scopes import Scope, declared_scope
@@ -111,8 +111,6 @@ class Schema(AutoSchema):
         if self._is_keyed():
             yield KEY
         if self.method == "GET":
-            if known := sparse.described_fields(self):
-                yield sparse.parameter(known)
             yield UNLESS
         elif self._is_conditional():
             yield ONLY_IF

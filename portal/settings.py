@@ -265,7 +265,7 @@ REST_FRAMEWORK = {
         "core.inputs.KnownParameters",
         "core.conditional.Unchanged",
     ],
-    "DEFAULT_RENDERER_CLASSES": ["core.sparse.SparseJSON"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["core.problems.BoundedJSON"],
     "DEFAULT_PAGINATION_CLASS": "core.inputs.Cursor",
     "DEFAULT_SCHEMA_CLASS": "core.schema.Schema",

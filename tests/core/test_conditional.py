@@ -1,4 +1,4 @@
-"""ETag, If-None-Match, If-Match, sparse fields and orders of the API."""
+"""ETag, If-None-Match, If-Match, and orders of the API."""
 
 from decimal import Decimal
 from typing import Any
@@ -13,7 +13,6 @@ from claims.models import Claim, Quota
 from claims.states import ClaimState
 from core.conditional import Changed, _expected, require_expected, tags_in, version_tag
 from core.inputs import Cursor, backwards
-from core.sparse import pruned
 from teams.models import Membership, Role
 from tests.factories import make_claim, make_quota, make_team, make_user
 from usage.models import Rate
@@ -224,55 +223,6 @@ def test_tags_are_read_from_the_header(header, tags):
 def test_a_version_with_other_defaults_is_another_tag():
     assert version_tag(1, "ask") != version_tag(1, "run")
     assert version_tag(1, "ask") == version_tag(1, "ask")
-
-
-# Sparse fields.
-
-
-def test_only_the_fields_that_are_named_are_sent(api, rate):
-    assert api.get(f"{rate}?fields=title,id").json().keys() == {"id", "title"}
-    page = api.get(f"{RATES}?fields=title").json()
-    assert (page["results"], page["next"]) == ([{"title": "H100"}], None)
-
-
-@pytest.mark.parametrize("names", ["nonsense", "title,nonsense", ""])
-def test_an_unknown_field_is_refused_with_the_known_ones(api, rate, names):
-    answer = api.get(f"{rate}?fields={names}")
-    assert (answer.status_code, answer.json()["field"]) == (422, "fields")
-    assert "Known: " in answer.json()["detail"]
-    assert "per_hour" in answer.json()["detail"]
-
-
-def test_fields_that_are_left_out_are_not_read(alice, claim):
-    Claim.objects.update(problem="Something is wrong.")
-    me = as_person(alice)
-    with CaptureQueriesContext(connection) as all_fields:
-        me.get(address(claim))
-    with CaptureQueriesContext(connection) as few:
-        assert me.get(f"{address(claim)}?fields=id,state").json() == {
-            "id": str(claim.pk),
-            "state": ClaimState.REQUESTED,
-        }
-    assert len(few) < len(all_fields)
-
-
-def test_a_head_that_came_first_takes_nothing_from_a_get(api, rate, monkeypatch):
-    monkeypatch.setattr("core.inputs._query_parameters", {})
-    monkeypatch.setattr("core.sparse._known", {})
-    assert api.head(f"{rate}?fields=title").status_code == 200
-    assert api.get(f"{rate}?fields=title").json() == {"title": "H100"}
-
-
-def test_refusals_are_whole(api):
-    assert "detail" in api.get(f"{RATES}{make_user('x').pk}/?fields=id").json()
-
-
-def test_objects_lists_and_pages_are_pruned():
-    assert pruned({"a": 1, "b": 2}, {"a"}) == {"a": 1}
-    assert pruned([{"a": 1, "b": 2}], {"b"}) == [{"b": 2}]
-    page = {"next": None, "previous": None, "results": [{"a": 1, "b": 2}]}
-    assert pruned(page, {"a"}) == {**page, "results": [{"a": 1}]}
-    assert pruned({"results": [1], "other": 2}, {"other"}) == {"other": 2}
 
 
 # Orders.
