@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AnonymousUser
@@ -39,7 +40,7 @@ class Overstay:
 def overstays_of(claims: QuerySet[Claim], *, now: datetime) -> dict[UUID, Overstay]:
     """Return what each of these claims holds since its end; one query, and those of the rates."""
     since_end = Q(ended_at=None) | Q(ended_at__gt=F("claim__state_since"))
-    rows = Allocation.objects.gpus().filter(since_end, claim__in=claims.order_by().values("pk"))
+    rows: Any = Allocation.objects.gpus().filter(since_end, claim__in=claims.order_by().values("pk"))
     card = RateCard.load()
     found: dict[UUID, Overstay] = defaultdict(Overstay)
     for row in rows.annotate(cluster=F("claim__cluster"), end=F("claim__state_since")):

@@ -73,7 +73,7 @@ def ask_for_member(*, by: User, team: Team, person: str, role: Role, reason: str
 @receiver(role_changed, dispatch_uid="portal.member_requests.role")
 def resolve_requests(*, instance: Membership | None = None, team_id: UUID | None = None, **_: Any) -> None:
     """Leads asked the owners of the team for people who have the role now."""
-    team = team_id or (instance and instance.team_id)
+    team = instance.team_id if instance else team_id
     asked = Notice.objects.filter(key__startswith=f"member:{team}:", important=True, read_at=None)
     for key in set(asked.values_list("key", flat=True)):
         person, role, _day = key.split(":", 2)[2].rsplit(":", 2)

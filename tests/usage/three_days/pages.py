@@ -403,11 +403,11 @@ def report(of: Sum, by: str, *, is_fleet: bool) -> set[Figure]:
         everything = {**parts_of(rest), "Whole fleet": (whole_hours, whole_money)}
         for label, (held, amount) in everything.items():
             if held:
-                part = float(held) / float(whole_hours) if unpriced else float(amount / whole_money)
+                of_all = float(held) / float(whole_hours) if unpriced else float(amount / whole_money)
                 figures |= {
                     f"{row}: {label} / GPU-hours": [short_hours(held)],
                     f"{row}: {label} / Cost": [euros(amount)],
-                    f"{row}: {label} / Of fleet": [share(part)],
+                    f"{row}: {label} / Of fleet": [share(of_all)],
                 }
     shares = (whole_hours, None if unpriced else whole_money)
     return placed(figures | by_day(of, rest, whole) | rows(of, by, shares, is_fleet=is_fleet))
