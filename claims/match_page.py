@@ -175,13 +175,13 @@ def exclusion_text(drop: Drop) -> str:
 
 
 def node_text(together: NodeRequirement | None, nodes: int) -> str:
-    """Return "nodes can host this claim: 2 devices on one PCIe root", to follow the number of nodes."""
-    hosts = f"{'node' if nodes == 1 else 'nodes'} can host this claim"
+    """Return "nodes can host 2 devices on one PCIe root", to follow the number of nodes."""
+    hosts = f"{'node' if nodes == 1 else 'nodes'} can host"
     if together is None:
-        return hosts
+        return f"{hosts} this claim"
     same = [f"on one {attribute_label(name)}" for name in together.same]
     distinct = [f"each on another {attribute_label(name)}" for name in together.distinct]
-    return " ".join([f"{hosts}: {counted(together.devices, 'device')}", *same, *distinct])
+    return " ".join([f"{hosts} {counted(together.devices, 'device')}", *same, *distinct])
 
 
 def relaxation_text(relaxation: Relaxation) -> str:
@@ -328,7 +328,7 @@ def step_text(
         case StepKind.SELECTOR:
             words = (condition_text(selector_condition) if selector_condition else "") or "meet the condition"
         case StepKind.UNTAINTED:
-            words = "without untolerated taints"
+            words = "not tainted (or tolerated)"
         case StepKind.REACHABLE:
             words = "that a node can get"
         case StepKind.FREE:
@@ -340,7 +340,7 @@ def step_text(
 
 def excluded_text(step: FunnelStep, match: Preview) -> str:
     if step.kind == StepKind.NODES:
-        return "the others cannot host it" if match.free and not match.fits else ""
+        return "why the others cannot" if match.free and not match.fits else ""
     if not step.dropped or step.kind == StepKind.TOTAL:
         return ""
     match step.kind:

@@ -227,7 +227,7 @@ def _way(credentials: Credentials) -> Iterator[CheckupFinding]:
         yield CheckupFinding(
             CheckupVerdict.NOTE,
             description,
-            f"{credentials.address}: without TLS; others can read along",
+            f"{credentials.address}: no TLS: traffic is not encrypted",
             "Use an address that starts with https://.",
         )
     elif credentials.insecure:

@@ -231,7 +231,7 @@ class Credentials:
     def trust(self) -> str:
         """Return how the certificate of the server is checked."""
         if self.server.startswith("http:"):
-            return "no TLS: others can read along"
+            return "no TLS: traffic is not encrypted"
         if self.insecure:
             return "not checked: anybody can pretend to be it"
         return (

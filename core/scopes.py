@@ -32,10 +32,10 @@ class Scope(models.TextChoices):
 
 
 MEANING = {
-    Scope.READ: "See what you may see.",
-    Scope.REQUEST: "Claims: request, extend, release, comment. Quota: request. Its own tokens.",
-    Scope.APPROVE: "Decide on requests, and delegate decisions.",
-    Scope.ADMIN: "All other changes, and what only platform admins may do.",
+    Scope.READ: "see what you may see",
+    Scope.REQUEST: "manage claims, request quota, manage its own tokens",
+    Scope.APPROVE: "decide on requests, and delegate decisions",
+    Scope.ADMIN: "all other changes, and what only platform admins may do",
 }
 
 

@@ -60,6 +60,14 @@ def percent(share: float | None) -> str:
     return "< 1 %" if share > 0 and rounded == "0 %" else rounded
 
 
+def quantity(value: Decimal | float | None) -> str:
+    """Return hours, kWh or kg as "45,310", below 100 with two digits; "" for None."""
+    if value is None:
+        return ""
+    exact = Decimal(value)
+    return f"{exact.quantize(Decimal('0.01') if abs(exact) < 100 else Decimal(1), ROUND_HALF_UP):,}"
+
+
 def unit(currency: str) -> str:
     """Return what stands before an amount: "€", or "CHF " where the currency has no symbol of its own."""
     return SYMBOLS.get(currency, f"{currency} ")

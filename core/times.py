@@ -131,6 +131,13 @@ def at(instant: datetime | None) -> str:
     return time_element(instant, moment(instant)) if instant else DASH
 
 
+def at_day(instant: datetime | None) -> str:
+    """Show the date of a UTC midnight, where days of billing begin, anything else as `at`."""
+    if instant is None or instant.timestamp() % 86400:
+        return at(instant)
+    return time_element(instant, instant.astimezone(UTC).strftime("%a %-d %b %Y"))
+
+
 def at_short(instant: datetime | None) -> str:
     """Show "Fri 20 Nov, 18:00" for something near, with the year only if it is another one."""
     if instant is None:

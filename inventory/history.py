@@ -79,7 +79,7 @@ def device_history(device: Device) -> list[HistoryLine]:
     name = f"{device.driver}/{device.pool}/{device.name}"
     lines = object_history(device.cluster, "Device", name)
     if len(lines) < MAX_LINES and not any(line.family == "held" for line in lines):
-        lines.append(HistoryLine(device.appeared_at, "held", "First seen", []))
+        lines.append(HistoryLine(device.appeared_at, "held", "First seen by this portal", []))
     return lines
 
 

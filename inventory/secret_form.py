@@ -65,7 +65,7 @@ class SecretForm(forms.Form):
     )
     password = secret("Password", 1024)
     authority = forms.CharField(
-        label="Certificate of its CA",
+        label="CA certificate",
         required=False,
         max_length=PEM_LIMIT,
         validators=[validate_certificates],

@@ -13,13 +13,13 @@ class DeviceState(models.TextChoices):
     INCOMPLETE = "incomplete", "Pool incomplete"
     NOT_READY = "not-ready", "Node not ready"
     CORDONED = "cordoned", "Cordoned"
-    BLOCKED = "blocked", "Taken by partitions"
+    BLOCKED = "blocked", "Blocked by another partition"
 
 
 class EndPolicy(models.TextChoices):
     """What happens to pods that still hold devices when their claim ends; the default of a cluster."""
 
-    RUN = "run", "let pods run"
+    RUN = "run", "pods keep running"
     ASK = "ask", "ask before eviction"
     EVICT = "evict", "evict pods"
 

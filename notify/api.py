@@ -70,7 +70,7 @@ class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
     @extend_schema(responses=NoticePreferenceOut(many=True))
     @action(detail=False, pagination_class=None)
     def preferences(self, request: Request) -> Response:
-        """Which notices you want, by kind: behind the bell and by mail."""
+        """Which notices you want, by kind: behind the bell and by email."""
         return Response(_preferences(user_of(request)))
 
     @extend_schema(request=NoticePreferenceIn, responses=NoticePreferenceOut(many=True))

@@ -40,7 +40,7 @@ class PreferencesForm(forms.Form):
                 choices=Mail,
                 disabled=fixed,
                 initial=wanted.mail,
-                widget=forms.Select({"aria-label": f"{kind.label}: by mail", "class": "form-select dg-auto"}),
+                widget=forms.Select({"aria-label": f"{kind.label}: email", "class": "form-select dg-auto"}),
             )
 
     def rows(self) -> Iterator[KindRow]:

@@ -13,7 +13,7 @@ from notify.models import Notice
 from teams.zones import zone_for
 
 BATCH = 100
-MAX_AGE = timedelta(days=1)  # after a longer outage of the mail server, readers get no flood
+MAX_AGE = timedelta(days=1)  # after a longer outage of the email server, readers get no flood
 
 # Faults of one message, not of the server. SMTP errors are OSErrors.
 REFUSED = (
@@ -56,14 +56,14 @@ def send_unsent() -> None:
 def send_now(*, to: str, subject: str, body: str) -> str:
     """Send a mail to one address at once; return why that failed, "" if the server took it."""
     if not settings.MAIL_URL:
-        return "This portal sends no mail: EMAIL_URL is not set."
+        return "This portal sends no email: EMAIL_URL is not set."
     footer = settings.PORTAL_URL or "Dragoman"
     mail = EmailMessage(subject=subject, body=f"{body}\n\n—\n\n{footer}", to=[to])
     try:
         mail.send()
     except (*REFUSED, OSError) as error:
         log.warning("mail_failed", error=str(error))
-        return f"The mail server did not accept it: {error}."
+        return f"The email server did not accept it: {error}."
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Notices, and which of them each person wants behind the bell and by mail."""
+"""Notices, and which of them each person wants behind the bell and by email."""
 
 from django.conf import settings
 from django.db import models
@@ -28,7 +28,7 @@ class NoticeKind(models.TextChoices):
 
 
 class Mail(models.TextChoices):
-    """Which notices of a kind a person wants by mail."""
+    """Which notices of a kind a person wants by email."""
 
     ALL = "all", "All"
     IMPORTANT = "important", "Needs my action"
@@ -37,7 +37,7 @@ class Mail(models.TextChoices):
 
 class Notice(models.Model):
     """
-    One event for one person: listed behind the bell, sent by mail, or both, as the person chose.
+    One event for one person: listed behind the bell, sent by email, or both, as the person chose.
 
     `key` names the event, so that notifying twice adds one row, even for a person who wants neither;
     the first part of it is the kind, then comes the id of what it is about. `important` asks the reader to

@@ -1,5 +1,5 @@
 """
-Which notices a person wants, by kind and channel: behind the bell, and by mail.
+Which notices a person wants, by kind and channel: behind the bell, and by email.
 
 `channels` is the only reader: `notify.services.notify` asks it for every notice. Of kinds in `REQUIRED`
 nothing can be switched off.

@@ -18,7 +18,7 @@ KEEP_READ, KEEP_UNREAD = timedelta(days=90), timedelta(days=365)
 
 @shared_task
 def mail_notices() -> None:
-    """Mail the notices that people want by mail and that are unsent."""
+    """Mail the notices that people want by email and that are unsent."""
     mail.send_unsent()
 
 
@@ -26,10 +26,10 @@ def mail_notices() -> None:
 def mail_former_address(to: str, name: str) -> None:
     """Tell the address that an account had that it has another one. A lost message is not repaired."""
     body = (
-        f"The account {name} has another mail address from now on, which was entered with its password. If "
+        f"The account {name} has another email address from now on, which was entered with its password. If "
         "that was not you, tell a platform admin, who can sign the account out and end it."
     )
-    mail.send_now(to=to, subject="Your mail address was changed", body=body)
+    mail.send_now(to=to, subject="Your email address was changed", body=body)
 
 
 @receiver(address_changed, dispatch_uid="notify.former_address")

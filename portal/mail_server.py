@@ -1,4 +1,4 @@
-"""The mail server from its URL; apart from `notify.mail`, because settings import it."""
+"""The email server from its URL; apart from `notify.mail`, because settings import it."""
 
 from typing import Any
 from urllib.parse import unquote, urlsplit

@@ -313,7 +313,7 @@ def find_pages(shell: Shell, text: SearchText, limit: int) -> Found:
 def _more_pages(shell: Shell) -> Iterator[NamedPage]:
     yield NamedPage("Notices", "Inbox of messages to you", "bell", reverse("notify:list"), "notifications")
     yield NamedPage(
-        "Profile and preferences", "Theme, time zone, mail", "user", reverse("teams:profile"), "account"
+        "Account and preferences", "Theme, time zone, email", "user", reverse("teams:profile"), "account"
     )
     yield NamedPage("Compare profiles", "Catalogue", "layout-grid", reverse("claims:catalogue_compare"))
     yield NamedPage(
@@ -458,6 +458,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
         "text": text,
         "words": " ".join(text.words),
         "kind": kind,
+        "kept": "" if text.kind else kind,  # what a prefix said ends with it
         "kinds": [(key, KINDS[key].label, counts.get(key)) for key in KINDS if key in counts or key == kind],
         "groups": groups,
         "count": sum(len(group.rows) for group in groups),

@@ -24,6 +24,10 @@ ANYWHERE = "login_failed_anywhere"
 
 
 class AccountAdapter(DefaultAccountAdapter):
+    error_messages = DefaultAccountAdapter.error_messages | {
+        f"{way}_password_mismatch": "Wrong user name or password." for way in ("email", "username")
+    }
+
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
 

@@ -61,7 +61,7 @@ class TokenOut(serializers.ModelSerializer[ApiToken]):
 
 
 class MeIn(Input):
-    """What is left out stays. The mail address is changed in a browser: a new password is sent to it."""
+    """What is left out stays. The email address is changed in a browser: a new password is sent to it."""
 
     first_name = serializers.CharField(max_length=150, allow_blank=True, required=False)
     last_name = serializers.CharField(max_length=150, allow_blank=True, required=False)
@@ -214,7 +214,10 @@ class TeamIn(Input):
     slug = serializers.CharField(max_length=40, validators=[validate_name])
     title = serializers.CharField(max_length=80)
     owner = serializers.CharField(
-        max_length=150, allow_blank=True, default="", help_text="User name of who manages the members"
+        max_length=150,
+        allow_blank=True,
+        default="",
+        help_text="User name of the owner, who manages the members",
     )
 
 

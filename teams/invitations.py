@@ -1,5 +1,5 @@
 """
-Invitations by mail: a platform admin invites an address, and whoever has the link accepts once.
+Invitations by email: a platform admin invites an address, and whoever has the link accepts once.
 
 The link is signed with SECRET_KEY and not stored. Who is signed in joins the team with their account; anybody
 else creates a local account, with a password that Django's validators accept.

@@ -121,6 +121,10 @@ class User(AbstractUser):
     def label(self) -> str:
         return self.get_full_name() or self.username
 
+    def has(self, reader: User) -> str:
+        """Return "You have" for the reader themselves, "Lena has" for others."""
+        return "You have" if self.pk == reader.pk else f"{self.label} has"
+
 
 def label_of(person: str) -> Coalesce:
     """Return the expression of `User.label` for the relation `person` of a queryset."""
@@ -233,7 +237,7 @@ class InvitationQuerySet(models.QuerySet["Invitation"]):
 
 class Invitation(models.Model):
     """
-    An invitation by mail into the portal, and with `team` into it with a role; its link works once.
+    An invitation by email into the portal, and with `team` into it with a role; its link works once.
 
     The link is signed and names `sent_at`: sending it again ends the earlier link.
     """

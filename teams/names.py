@@ -2,7 +2,7 @@
 User names of accounts, made from whatever an identity provider or a person calls somebody.
 
 Two accounts never have one name: not with other capitals, not with letters that look the same, and not the
-mail address of somebody else, with which one may sign in too. The provider's own identifiers are kept and
+email address of somebody else, with which one may sign in too. The provider's own identifiers are kept and
 compared as they are (`teams.identity.people`, `teams.scim.people`); only the name here is made.
 """
 

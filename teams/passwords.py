@@ -37,7 +37,7 @@ class OrganizationWordsValidator:
             )
 
     def get_help_text(self) -> str:
-        return "Your password can’t be little more than a word of your organization."
+        return "Don’t use your organization’s name."
 
 
 class BreachedPasswordValidator:

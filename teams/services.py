@@ -23,7 +23,7 @@ from teams.sessions import end_sessions
 # team_id: the role of a member changed; sent inside the transaction. Added and removed members send the
 # signals of Django's models.
 role_changed = Signal()
-# person, before: somebody has another mail address than `before`; sent inside the transaction.
+# person, before: somebody has another email address than `before`; sent inside the transaction.
 address_changed = Signal()
 # person, who, reason: an account was ended, by a platform admin or without `who` by an identity provider;
 # sent inside the transaction.

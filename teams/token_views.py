@@ -30,7 +30,7 @@ LIFETIMES = (
     (365, "1 year"),
 )
 ALL_TEAMS = "All my teams"
-TO_COME = "Old one ends now", "Old one: 1 h more", "Old one: 1 day more", "Old one: 7 days more"
+TO_COME = "ends now", "for 1 h", "for 1 day", "for 7 days"
 
 
 class ReachForm(forms.Form):
@@ -61,9 +61,9 @@ class ScopesField(forms.MultipleChoiceField):
 
     def __init__(self, offered: Iterable[Scope]) -> None:
         super().__init__(
-            label="May also",
+            label="Scopes",
             required=False,
-            choices=[(scope.value, f"{scope.value} – {MEANING[scope]}") for scope in offered],
+            choices=[(scope.value, f"{scope.value}: {MEANING[scope]}") for scope in offered],
             initial=[Scope.REQUEST.value],
             widget=forms.CheckboxSelectMultiple,
             help_text="Every token may read.",
@@ -86,7 +86,7 @@ class RotateForm(forms.Form):
 
     end_made = forms.BooleanField(required=False)
     overlap = forms.TypedChoiceField(
-        label="The token before works for",
+        label="Keep the old token valid",
         choices=[(int(span.total_seconds()), text) for span, text in zip(OVERLAPS, TO_COME, strict=True)],
         coerce=lambda seconds: timedelta(seconds=int(seconds)),
         initial=int(DEFAULT_OVERLAP.total_seconds()),

@@ -34,7 +34,7 @@ class PersonForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic whil
     timezone = forms.ChoiceField(
         label="Time zone",
         required=False,
-        help_text="For times on pages and in mails.",
+        help_text="For times on pages and in emails.",
         choices=lambda: zone_choices("Same as browser"),
     )
 
@@ -174,7 +174,7 @@ def profile(request: HttpRequest) -> HttpResponse:
         if "email" in form.changed_data:  # to which a new password is sent
             raise_if_reauthentication_required(request, app="teams")
         services.change_profile(by=person, **form.cleaned_data)
-        messages.success(request, "Profile saved.")
+        messages.success(request, "Account saved.")
         return store_preference(request, redirect("teams:profile"), "theme", person.theme)
     memberships = Membership.objects.filter(user=person).select_related("team").order_by("team__slug")
     page = {"form": form, "memberships": memberships}
@@ -183,7 +183,7 @@ def profile(request: HttpRequest) -> HttpResponse:
 
 @login_not_required
 def password_reset(request: HttpRequest) -> HttpResponseBase:
-    """Show allauth's page; without a mail server one that says whom to ask."""
+    """Show allauth's page; without an email server one that says whom to ask."""
     if settings.MAIL_URL:
         return cast(HttpResponseBase, allauth_password_reset(request))
     return render(request, "account/password_reset_by_admin.html")

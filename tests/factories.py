@@ -61,7 +61,7 @@ _numbers = itertools.count(1)
 
 
 def want_all_mail(person: User) -> None:
-    """Let the person get every notice by mail too."""
+    """Let the person get every notice by email too."""
     store_preferences(by=person, preferences=dict.fromkeys(NoticeKind, Preference(mail=Mail.ALL)))
 
 

@@ -592,7 +592,7 @@ class SizeCheck(models.Model):
 
     class Verdict(models.TextChoices):
         OVERSIZED = "oversized", "Oversized"
-        FITS = "fits", "No cheaper profile is enough"
+        FITS = "fits", "Already right-sized"
         UNKNOWN = "unknown", "Cannot be judged"  # no rate, several kinds, or programs that reserve all memory
         UNMEASURED = "unmeasured", "Too little telemetry"  # never counted as oversized
 

@@ -31,7 +31,7 @@ COLUMNS: list[Column[Any]] = [
     Column("devices", "Devices", lambda row: row.devices, sort="devices", numeric=True, shown=False),
     Column("memory", "Memory, p95", lambda row: row.memory_bytes, sort="memory_bytes", shown=False),
     Column("compute", "Compute, p95", lambda row: row.activity, sort="activity", shown=False),
-    Column("enough", "Would have been enough", lambda row: row.profile.slug, fixed=True),
+    Column("enough", "Smallest sufficient profile", lambda row: row.profile.slug, fixed=True),
     Column("caveat", "Not compared", lambda row: row.caveat, shown=False),
     Column("price", "Per hour", lambda row: row.per_hour, sort="per_hour", numeric=True),
     Column("saves", "Saves per hour", lambda row: row.saves, sort="saves", numeric=True),

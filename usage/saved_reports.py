@@ -84,7 +84,7 @@ def mail_reports(now: datetime) -> None:
     Mail the last month of each monthly report that has not had it, once its last day is stored.
 
     A report is marked before it is sent, so of two workers one sends; one that dies in between loses a mail
-    and sends none twice. It is tried again if the mail server was not reachable.
+    and sends none twice. It is tried again if the email server was not reachable.
     """
     month, until = last_month(now), stored_until()
     if not settings.MAIL_URL or until is None or until < utc_day(now).replace(day=1):

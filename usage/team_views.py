@@ -36,7 +36,7 @@ from usage.team_month import (
 from usage.top_waste import IdleMoney, TopWaste, top_waste
 
 MAX_ROWS = 100  # of people, profiles and products; the CSV has all
-BARS = ("used", "idle", "no telemetry", "not split yet")
+BARS = ("used", "idle", "no telemetry", "not yet split")
 
 
 def parse_month(text: str) -> Month:

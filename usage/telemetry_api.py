@@ -68,7 +68,7 @@ class TelemetryIn(Input):
         allow_blank=True,
         required=False,
         validators=[validate_certificates],
-        help_text="Certificate of its CA in PEM; empty: those that the portal's machine trusts",
+        help_text="CA certificate in PEM; empty: those that the portal's machine trusts",
     )
     tenant = serializers.CharField(
         max_length=150,

@@ -121,7 +121,9 @@ def part_field(version: ProfileVersion, requested: int) -> forms.Field:
 class EndForm(forms.Form):
     """Withdraw or release a claim; the reason is kept in the history."""
 
-    reason = forms.CharField(required=False, max_length=500, label="Reason")
+    reason = forms.CharField(
+        required=False, max_length=500, label="Reason", help_text="Kept in the history of the claim."
+    )
 
 
 class DelegationForm(forms.Form):

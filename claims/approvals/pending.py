@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from claims.approvals.authority import LEADS, active_delegations, approval_stage, other_admins
 from claims.approvals.rules import EffectiveRule, Rules
@@ -84,12 +84,6 @@ class Backlog:
 
     count: int = 0
     oldest: datetime | None = None
-
-
-def backlog(user: User) -> Backlog:
-    """Return what waits for `user`, in one query."""
-    totals = waiting_for(user).aggregate(count=Count("pk"), oldest=Min("requested_at"))
-    return Backlog(**totals)
 
 
 # Writing.

@@ -53,12 +53,12 @@ class Rule:
     @property
     def sentence(self) -> str:
         """What needs no approval."""
-        if self.approval == Approval.AUTOMATIC:
-            return f"{self.name} requires no approval."
-        limit = f"for up to {counted(self.automatic_devices, 'device')}"
-        if self.automatic_duration is not None:
-            limit += f" and up to {in_words(self.automatic_duration)}"
-        return f"{self.name} requires no approval {limit}."
+        limit = ""
+        if self.approval != Approval.AUTOMATIC:
+            limit = f" for up to {counted(self.automatic_devices, 'device')}"
+            if self.automatic_duration is not None:
+                limit += f" and up to {in_words(self.automatic_duration)}"
+        return f"Approved automatically{limit} ({self.name.removeprefix('The ')})."
 
     def approval_reason(self, *, devices: int, duration: timedelta) -> tuple[str, str]:
         """Return, in a word and in a sentence, why a person has to decide; "" if nobody has to."""
@@ -70,11 +70,11 @@ class Rule:
             return "always", f"{requirement}."
         if devices > max_devices:
             return (
-                f"> {counted(max_devices, 'device')}",
+                f"more than {counted(max_devices, 'device')}",
                 f"{requirement} for more than {counted(max_devices, 'device')}.",
             )
         limit = in_words(max_duration) if max_duration is not None else ""
-        return f"> {limit}", f"{requirement} for more than {limit}."
+        return f"longer than {limit}", f"{requirement} for more than {limit}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class Rules:
 def applied_rule(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
     """Return the rule for a version: that of `row`, with the version's own approval if `row` has none."""
     if row is None or not row.approval:
-        name = f"{version.profile} v{version.number}"
+        name = f"{version.profile.title} v{version.number}"
         own = Rule(name, Approval(version.approval), version.automatic_devices, version.automatic_duration)
         if row is None:
             return own
@@ -250,8 +250,8 @@ def applied_rule(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
 
 def rule_name(row: ApprovalRule) -> str:
     if row.team_id and row.profile_id:
-        return f"The rule of {row.team} for {row.profile}"
-    return f"The rule of {row.team}" if row.team_id else f"The rule for {row.profile}"
+        return f"The rule of {row.team.title} for {row.profile.title}"
+    return f"The rule of {row.team.title}" if row.team_id else f"The rule for {row.profile.title}"
 
 
 def approver_label(approval: str) -> str:

@@ -17,8 +17,8 @@ AT_LIMIT = {
         "the rules approve by themselves. Running claims continue."
     ),
     AtLimit.RECLAIM: (
-        "At 100 %, its running claims are reclaimable: they come first among the claims whose release would "
-        "free devices for others. Nothing ends by itself."
+        "At 100 %, platform admins see its running claims first among those whose release would free "
+        "devices for others. Nothing ends by itself."
     ),
     AtLimit.BLOCK: (
         "A request or an extension that may cost more than is left is refused. Running claims continue "
@@ -55,7 +55,7 @@ USED_UP_NOW = {
     AtLimit.APPROVAL: (
         "It is used up already: every new request or extension needs approval as soon as you save."
     ),
-    AtLimit.RECLAIM: "It is used up already: its running claims are reclaimable as soon as you save.",
+    AtLimit.RECLAIM: "It is used up already: platform admins see its claims first as soon as you save.",
     AtLimit.BLOCK: "It is used up already: every new request or extension is refused as soon as you save.",
 }
 

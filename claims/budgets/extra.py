@@ -71,7 +71,7 @@ def request_extra(
                 return earlier
             if not Budget.objects.open().filter(pk=budget.pk).exists():
                 raise Conflict("This budget has been ended.")
-            _require_none_waiting(budget)
+            _require_none_waiting(budget, by)
             quota_request = QuotaRequest.objects.create(
                 key=key,
                 team=team,
@@ -187,12 +187,12 @@ def _require_period(budget: Budget, first: date | None) -> None:
         raise Conflict("The period that it was requested for is over. Deny it; it can be requested again.")
 
 
-def _require_none_waiting(budget: Budget) -> None:
+def _require_none_waiting(budget: Budget, by: User) -> None:
     waiting = QuotaRequest.objects.filter(budget=budget, status=RequestStatus.WAITING)
     if other := waiting.select_related("requested_by").first():
         words = extra_words(budget, other.amount, other.hours)
         raise Conflict(
-            f"{other.requested_by.label} has already requested {words} more. Wait for the decision, or "
+            f"{other.requested_by.has(by)} already requested {words} more. Wait for the decision, or "
             "withdraw that request first."
         )
 

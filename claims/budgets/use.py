@@ -203,9 +203,9 @@ class BudgetState:
     family: str
 
 
-USED_UP = BudgetState("used-up", "Used up", "alert-triangle", "bad")
+USED_UP = BudgetState("used-up", "Exhausted", "alert-triangle", "bad")
 RUNS_OUT = BudgetState("runs-out", "Runs out", "clock-exclamation", "wait")
-ENOUGH = BudgetState("enough", "Enough", "circle-check", "held")
+ENOUGH = BudgetState("enough", "On track", "circle-check", "held")
 UPCOMING = BudgetState("upcoming", "Not begun", "calendar-clock", "over")
 OVER = BudgetState("over", "Period is over", "calendar-off", "over")
 ENDED = BudgetState("ended", "Ended", "circle-minus", "over")
@@ -236,10 +236,10 @@ def runs_out_soon(use: BudgetUse, *, now: datetime) -> bool:
 
 
 def hours_text(hours: Decimal | None) -> str:
-    """Return "1,204.5 GPU-hours"."""
+    """Return "1,205 GPU-hours", below 100 as "20.5 GPU-hours"."""
     if hours is None:
         return "—"
-    rounded = hours.quantize(Decimal("0.1"), ROUND_HALF_UP)
+    rounded = hours.quantize(Decimal("0.1") if abs(hours) < 100 else Decimal(1), ROUND_HALF_UP)
     return f"{rounded:,}".removesuffix(".0") + " GPU-hours"
 
 

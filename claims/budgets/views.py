@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.contrib import messages
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Count, F, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -29,7 +30,7 @@ from core.errors import PortalError
 from core.listing import Column, Listing, csv_response, wants_csv
 from core.markup import joined, markup
 from core.templatetags.ui import meter
-from core.text import DASH, as_options, money, percent
+from core.text import DASH, money, percent
 from teams.access import is_platform_admin, require_admin, require_role, role_in, user_of
 from teams.models import Role, Team, recorded_changes
 from teams.sessions import installation_for
@@ -99,9 +100,7 @@ def budgets(request: HttpRequest) -> HttpResponseBase:
         "waiting": waiting,
         "chosen": chosen,
         "pending": next((one for one in waiting if chosen and one[0].budget_id == chosen.pk), None),
-        "policies": [
-            (value, label, AT_LIMIT[AtLimit(value)]) for value, label in as_options(AtLimit.choices)
-        ],
+        "effect": AT_LIMIT[AtLimit(chosen.at_limit)] if chosen else "",
         "empty_icon": "target",
         "empty_title": "No budgets yet",
         "empty_text": "A budget limits money or GPU-hours of a team, and warns before they run out.",
@@ -211,6 +210,7 @@ def sum_row(totals: Mapping[str, Any], columns: Sequence[Column[Budget]]) -> Saf
 
 def month_totals(currency: str, *, now: datetime) -> dict[str, Any]:
     """Return the sums of the monthly budgets of money in one currency; one query."""
+    running_out = Q(use__share__lt=1, use__runs_out_at__lt=F("use__ends_at"))
     monthly = Budget.objects.current(utc_day(now)).filter(last=None, currency=currency, amount__isnull=False)
     return monthly.aggregate(
         number=Count("pk"),
@@ -218,8 +218,8 @@ def month_totals(currency: str, *, now: datetime) -> dict[str, Any]:
         used=Sum("use__used_amount"),
         forecast=Sum("use__forecast_amount"),
         rate=Sum("use__amount_rate"),
-        used_up=Count("pk", filter=Q(use__share__gte=1)),
-        running_out=Count("pk", filter=Q(use__share__lt=1, use__runs_out_at__lt=F("use__ends_at"))),
+        used_up=ArrayAgg("team__title", filter=Q(use__share__gte=1), default=[]),
+        running_out=ArrayAgg("team__title", filter=running_out, default=[]),
     ) | {"currency": currency, "as_of": _as_of()}
 
 

@@ -42,6 +42,7 @@ from claims.lifecycle.facts import Facts, claim_facts, claim_stamp
 from claims.match_page import funnel_rows
 from claims.models import Claim
 from claims.models.limits import Delivery
+from claims.models.profile import Purpose
 from claims.observation import drift
 from claims.plans.changes import request_again_url
 from claims.plans.plan import claim_use
@@ -85,7 +86,7 @@ def end_figure(claim: Claim) -> KeyFigure:
         sub = format_html("expired {when}", when=at_short(claim.expires_at))
         return KeyFigure("Grace ends", ago(claim.deleted_at), sub)
     if claim.state == ClaimState.RELEASING:
-        return KeyFigure("Ends", "Releasing", release_end(claim))
+        return KeyFigure("Ends", "with its last pod", release_end(claim))
     if claim.expires_at is not None:
         expires, grace = at_short(claim.expires_at), claim.profile_version.grace
         if grace:
@@ -100,7 +101,7 @@ def end_figure(claim: Claim) -> KeyFigure:
 def release_end(claim: Claim) -> str:
     """Return when a claim that is being released ends."""
     if claim.evict_at is None or claim.end_policy == EndPolicy.RUN:
-        return "ends when no pod uses it"
+        return "billed until then"
     return format_html("pods are evicted {when}", when=at_short(claim.evict_at))
 
 
@@ -190,14 +191,19 @@ LEVEL_STYLES = {
 }
 
 
+# The first tab for what a profile is for; a pod for any other.
+USUAL = {Purpose.TRAINING: "job", Purpose.INFERENCE: "vllm", Purpose.NOTEBOOKS: "jupyter"}
+
+
 def snippets_context(request: HttpRequest, claim: Claim, key: str) -> dict[str, Any]:
-    """Return the context of `_snippets.html`; an unknown `key` shows the first snippet."""
+    """Return the context of `_snippets.html`; an unknown `key` shows what the profile is for."""
     placement = placement_for(claim)
     form = SnippetForm(request.GET, use=claim_use(claim, placement), placement=placement)
     options = form.options() if not form.is_bound or form.is_valid() else WorkloadOptions()
     base_url = request.build_absolute_uri("/").rstrip("/")
     snippets = claim_snippets(claim, base_url=base_url, options=options, placement=placement)
-    shown = next((snippet for snippet in snippets if snippet.key == key), snippets[0])
+    usual = USUAL.get(Purpose(claim.profile_version.profile.purpose), "")
+    shown = next((one for wanted in (key, usual) for one in snippets if one.key == wanted), snippets[0])
     check = cuda_check(shown, options, placement)
     query = urlencode(form.query(), doseq=True)
     kubeconfig = people_kubeconfig(claim)
@@ -215,7 +221,7 @@ def snippets_context(request: HttpRequest, claim: Claim, key: str) -> dict[str, 
         if check
         else [],
         "snippet_nodes": matching_nodes_sentence(placement, options),
-        "snippet_starts": shown.key == "pod" and not form.errors and may_start(user_of(request), claim),
+        "snippet_starts": not form.errors and may_start(user_of(request), claim),
         "snippet_kubeconfig": kubeconfig and shown.language != "python" and quote(str(kubeconfig)),
     }
 

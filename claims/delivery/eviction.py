@@ -112,7 +112,7 @@ def is_due(claim: Claim) -> bool:
     """
     Return whether pods of the claim are to be evicted now.
 
-    A policy that has changed to "let pods run" stops an announced eviction.
+    A policy that has changed to "pods keep running" stops an announced eviction.
     """
     announced = claim.evict_at is not None and claim.evict_at <= timezone.now()
     return announced and claim.state == ClaimState.RELEASING and claim.end_policy != EndPolicy.RUN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -31,7 +32,7 @@ from claims.inbox.impact import Impact, claim_impact
 from claims.inbox.inbox import Inbox, ItemKind
 from claims.inbox.views import approval_message
 from claims.match_page import FunnelRow, funnel_rows
-from claims.models import Claim
+from claims.models import Claim, QuotaRequest
 from claims.plans.changes import RequestChange, WantedChange, additional_usage, plan_change
 from claims.quotas import quota_usage
 from claims.quotas.quota_usage import QuotaLine
@@ -144,10 +145,16 @@ KINDS: tuple[ItemKind, ...] = ("claim", "extension", "quota")
 
 @dataclass(frozen=True)
 class BulkRow:
-    """One selected request; `impact` is None unless it is a claim that this reader may decide on."""
+    """
+    One selected request and the `devices` that it keeps for `duration`, of which `kinds` have the price; 0 of
+    quota and of what this reader may not decide on. `impact` is of a claim that they may decide on.
+    """
 
     preview: DecisionPreview
-    impact: Impact | None
+    impact: Impact | None = None
+    kinds: frozenset[DeviceKind] = frozenset()
+    devices: int = 0
+    duration: timedelta = timedelta()
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -171,11 +178,13 @@ def selected_ids(query: QueryDict) -> dict[ItemKind, list[UUID]]:
 
 def bulk_context(inbox: Inbox, selection: Selection) -> dict[str, Any]:
     previews = preview_decisions(inbox, selection)
+    rows = [bulk_row(preview) for preview in previews]
     ready = [preview for preview in previews if not preview.blocked_reason]
     teams = {preview.item.team for preview in ready}
     claims = [preview.request for preview in ready if isinstance(preview.request, Claim)]
     return {
-        "rows": [BulkRow(preview, row_impact(preview)) for preview in previews],
+        "rows": rows,
+        "priced": [row for row in rows if row.devices],
         "ready": len(ready),
         "blocked": len(previews) - len(ready),
         "devices": sum(claim.devices * claim.parallel for claim in claims),
@@ -184,10 +193,17 @@ def bulk_context(inbox: Inbox, selection: Selection) -> dict[str, Any]:
     }
 
 
-def row_impact(preview: DecisionPreview) -> Impact | None:
-    if preview.blocked_reason or not isinstance(preview.request, Claim):
-        return None
-    return claim_impact(preview.request)
+def bulk_row(preview: DecisionPreview) -> BulkRow:
+    request = preview.request
+    if preview.blocked_reason or isinstance(request, QuotaRequest):
+        return BulkRow(preview)
+    if isinstance(request, Claim):
+        impact = claim_impact(request)
+        return BulkRow(preview, impact, impact.kinds, request.devices * request.parallel, request.duration)
+    claim = request.claim
+    kinds = kinds_for(claim.cluster_id, current_snapshot(claim.cluster), claim.spec)
+    longer = max(request.until - (claim.expires_at or request.previous_end), timedelta())
+    return BulkRow(preview, None, kinds, claim.devices * claim.parallel, longer)
 
 
 def decide_selection(request: HttpRequest, inbox: Inbox, selection: Selection) -> HttpResponse:

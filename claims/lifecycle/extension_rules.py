@@ -23,7 +23,7 @@ from claims.budgets.use import current_uses
 from claims.models import Approval, BudgetUse, Claim, Extension, ProfileVersion, RequestStatus
 from claims.requests.budget_check import BudgetLine, ExtensionBudgets, approval_sentence, refusal_sentence
 from core.times import duration as in_words
-from core.times import moment, utc_moment
+from core.times import utc_moment
 from teams.models import User
 
 USUAL_EXTENSIONS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=3), timedelta(days=7))
@@ -35,7 +35,7 @@ class ExtensionOption:
     How a claim gets to an end at `until`: at once, because of `why`; or after a decision of one of `who`; or
     not at all, as a budget refuses it.
 
-    `sentence` says so, as a page shows it before anything is sent.
+    `summary` says so, as a page shows it before anything is sent.
     """
 
     until: datetime
@@ -45,14 +45,12 @@ class ExtensionOption:
     is_refused: bool = False
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         if self.at_once:
-            return f"Until {moment(self.until)}: at once. {self.why}"
+            return "no approval"
         if self.is_refused:
-            return f"Until {moment(self.until)}: beyond the budget. {self.why}"
-        if not self.who:
-            return f"Until {moment(self.until)}: nobody can decide on this. {self.why}"
-        return f"Until {moment(self.until)}: needs {authority.join_names(self.who)}. {self.why}"
+            return "beyond the budget"
+        return f"needs {authority.join_names(self.who)}" if self.who else "nobody can decide on this"
 
 
 class ExtensionPolicy:
@@ -126,12 +124,12 @@ class ExtensionPolicy:
         total, span = until - duration_start(claim), until - (claim.expires_at or until)
         if total > version.max_duration:
             return "", (
-                f"{f'{version.profile} v{version.number}'} allows {in_words(version.max_duration)} in "
+                f"{version.profile.title} v{version.number} allows {in_words(version.max_duration)} in "
                 f"all; it would be {in_words(total)}."
             )
         if span <= free:
             return (
-                f"{f'{version.profile} v{version.number}'} may be extended by up to {in_words(free)} "
+                f"{version.profile.title} v{version.number} may be extended by up to {in_words(free)} "
                 "at a time without approval."
             ), ""
         together = claim.together
@@ -140,7 +138,7 @@ class ExtensionPolicy:
             return effective_rule.sentence, ""
         if free:
             return "", (
-                f"Without approval, {f'{version.profile} v{version.number}'} may be extended by "
+                f"Without approval, {version.profile.title} v{version.number} may be extended by "
                 f"{in_words(free)} at a time; this is {in_words(span)}."
             )
         return "", effective_rule.sentence

@@ -101,7 +101,7 @@ def reason_not_to_evict(claim: Claim, pods: Collection[str]) -> str:
             f"{claim} is “{claim.get_state_display()}”; its pods can be evicted only while it is “Releasing”."
         )
     if claim.end_policy == EndPolicy.RUN:
-        return f"The end policy of {claim} is to {claim.end_policy.label}; end them in the cluster."
+        return f"The end policy of {claim} is “{claim.end_policy.label}”; end them in the cluster."
     return "" if pods else f"No pod holds devices of {claim} any more, or all of them are ending."
 
 
@@ -143,7 +143,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     require_budget(policy.budget_lines(until))
     option = policy.option(until)
     if not option.at_once:
-        _require_none_waiting(claim)
+        _require_none_waiting(claim, by)
     granted: dict[str, Any] = {}
     if option.at_once:
         granted = {
@@ -166,7 +166,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
     except IntegrityError:
         if earlier := Extension.objects.filter(requested_by=by, key=key).first():  # created at this moment
             return _earlier_extension(earlier, claim, until, reason)
-        _require_none_waiting(claim)
+        _require_none_waiting(claim, by)
         raise
     if option.at_once:
         _move_end(claim, until, why=option.why, by=by)
@@ -231,15 +231,15 @@ def _require_later_end(claim: Claim, end: datetime, until: datetime) -> None:
     if reason := reason_not_to_extend(claim):
         raise Conflict(reason)
     if until <= end:
-        raise Invalid(f"{claim} ends on {moment(end)} anyway; a later time extends it.")
+        raise Invalid(f"{claim} ends on {moment(end)}. Choose a later time.")
     if until <= timezone.now():
         raise Invalid(f"{moment(until)} is in the past.")
 
 
-def _require_none_waiting(claim: Claim) -> None:
+def _require_none_waiting(claim: Claim, by: User) -> None:
     if waiting := pending_extension(claim):
         raise Conflict(
-            f"{waiting.requested_by.label} has already requested an extension of {claim} until "
+            f"{waiting.requested_by.has(by)} already requested an extension of {claim} until "
             f"{moment(waiting.until)}. Wait for the decision, or withdraw that request first."
         )
 

@@ -21,6 +21,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from claims.access import reason_not_to_release, visible_claim
 from claims.approvals.forms import EndForm
+from claims.catalogue.listing import kinds_for
 from claims.delivery.eviction import holding_pods, pods_after_end, pods_named
 from claims.lifecycle import services
 from claims.lifecycle.extension_rules import ExtensionPolicy, pending_extension, reason_not_to_extend
@@ -39,6 +40,7 @@ from core import undo
 from core.errors import BudgetExceeded, Conflict, Invalid, PortalError
 from core.text import counted
 from core.times import duration, moment, spell_duration
+from inventory.cluster_snapshot import current_snapshot
 from inventory.states import EndPolicy
 from teams.access import role_in, user_of
 from teams.models import User
@@ -226,13 +228,19 @@ def extend(request: HttpRequest, claim_id: UUID) -> HttpResponse:
         "claim": claim,
         "form": form,
         "options": [(spell_duration(span), span, option) for span, option in options],
+        "reasons": dict.fromkeys(option.why for _span, option in options),
+        "is_decided": any(option.who for _span, option in options),
+        "kinds": kinds_for(claim.cluster_id, current_snapshot(claim.cluster), claim.spec),
+        "devices": claim.devices * claim.parallel,
         "waiting": pending_extension(claim),
         "pods_after_end": pods_after_end(claim.end_policy),
     }
     if request.GET.get("until"):
         typed_form = ExtendForm(request.GET.dict() | {"span": ""}, end=claim.expires_at)
         later = typed_form.is_valid() and typed_form.cleaned_data["until"] > claim.expires_at
-        page["typed"] = policy.option(typed_form.cleaned_data["until"]) if later else None
+        if later:
+            option = policy.option(typed_form.cleaned_data["until"])
+            page |= {"option": option, "span": option.until - claim.expires_at}
         if request.headers.get("HX-Request"):
             return render(request, "claims/lifecycle/extend.html#typed", page)
 

@@ -33,7 +33,7 @@ TITLES: Mapping[str, str] = {
     REPLACED: "%(claim)s was deleted and recreated by somebody else",
     REPLACED_AND_EDITED: "%(claim)s was recreated with another specification",
     EDITED: "%(claim)s differs from what was approved",
-    UNLABELED: "%(claim)s has lost the label of the portal",
+    UNLABELED: "%(claim)s lost its Dragoman label",
     GENERATED_DIFFER: "Claims of %(claim)s differ from what was approved",
 }
 
@@ -124,7 +124,7 @@ def notify_deleted_pods(cluster_id: UUID, deleted: Iterable[Disruption]) -> None
     """
     Tell the owners of claims whose last pod somebody deleted, with kubectl for example, before their end.
 
-    Not by mail for those who want only what is important: it was mostly the owner.
+    Not by email for those who want only what is important: it was mostly the owner.
     """
     for pod in deleted:
         ids = valid_ids(owner_labels(cluster_id, pod.names))
@@ -206,7 +206,7 @@ def _object_drift(
         return Drift(EDITED, text % (named | hashes), f"{row.uid}:{seen_hash[:8]}")
     if row.owner != str(claim.pk):
         text = (
-            "The portal's label was removed from %(kind)s %(name)s. The portal still finds it by its "
+            "%(kind)s %(name)s lost its Dragoman label. The portal still finds it by its "
             "UID; policies and reports that use the label do not."
         )
         return Drift(UNLABELED, text % named, f"{row.uid}:{row.owner[:36]}")

@@ -163,7 +163,7 @@ class UnmanagedClaim:
                 )
             case Origin.PORTAL:
                 return (
-                    f"It has the label of the portal with the id {self.row.owner}, but the portal has no "
+                    f"It has a Dragoman label with the id {self.row.owner}, but the portal has no "
                     "claim with this id here. It may come from another portal, from a copied "
                     "manifest, or from before this portal's data was restored."
                 )

@@ -52,7 +52,7 @@ class QuotaForm(AskingForm):
         choices=as_options(Quota.Counts.choices),
         required=False,
         label="Counts",
-        help_text="A quota of claims names neither a class nor a profile.",
+        help_text="To limit the number of claims, leave class and profile empty.",
     )
     devices = forms.IntegerField(min_value=0, max_value=100_000, label="Limit")
     guaranteed = forms.IntegerField(
@@ -60,7 +60,7 @@ class QuotaForm(AskingForm):
         max_value=100_000,
         required=False,
         label="Guaranteed",
-        help_text="For a device class: devices that are always kept free for the team.",
+        help_text="Of a device class: devices guaranteed to this team.",
     )
 
     def __init__(self, data: QueryDict | None = None, *, initial: dict[str, Any] | None = None) -> None:

@@ -416,11 +416,20 @@ def _guarantee_lines(team: Team, charge: Mapping[str, int]) -> list[QuotaLine]:
 
 def _held_sentence(quota: Quota, held: int, limit: int) -> str:
     if quota.counts == Quota.Counts.CLAIMS:
-        return f"{quota.team} has {held} of {counted(limit, 'claim')} in use"
+        return f"{quota.team} has {held} of {_of_limit(quota, limit)} in use"
+    return f"{quota.team} holds {held} of {_of_limit(quota, limit)}"
+
+
+def _of_limit(quota: Quota, limit: int) -> str:
+    """Return "8 claims", "8 devices of profile train-80" or "8 gpu.nvidia.com devices"."""
+    if quota.counts == Quota.Counts.CLAIMS:
+        return counted(limit, "claim")
     label = quota_label(quota)
-    if quota.profile_id:
-        return f"{quota.team} holds {held} of {counted(limit, 'device')} of profile {label}"
-    return f"{quota.team} holds {held} of {counted(limit, f'{label} device')}"
+    return (
+        counted(limit, "device") + f" of profile {label}"
+        if quota.profile_id
+        else counted(limit, f"{label} device")
+    )
 
 
 def _quota_line(label: str, team_usage: QuotaUsage | None, team: Team, needs: int) -> QuotaLine:
@@ -429,11 +438,19 @@ def _quota_line(label: str, team_usage: QuotaUsage | None, team: Team, needs: in
         sentence = f"{team} has no quota for {label} devices; {need}."
         request_query = urlencode({"team": team.slug, "device_class": label, "more": needs})
         return QuotaLine(label, None, needs, fits=False, sentence=sentence, request_query=request_query)
-    fits = team_usage.used + needs <= team_usage.limit
-    sentence = f"{team_usage.sentence}; {need}."
     lacks = team_usage.used + needs - team_usage.limit
-    request_query = "" if fits else urlencode({"quota": team_usage.quota.pk, "more": lacks})
-    return QuotaLine(label, team_usage, needs, fits=fits, sentence=sentence, request_query=request_query)
+    if lacks <= 0:
+        return QuotaLine(label, team_usage, needs, fits=True, sentence=f"{team_usage.sentence}; {need}.")
+    request_query = urlencode({"quota": team_usage.quota.pk, "more": lacks})
+    sentence = exceeded_sentence(team_usage, needs, "request")
+    return QuotaLine(label, team_usage, needs, fits=False, sentence=sentence, request_query=request_query)
+
+
+def exceeded_sentence(usage: QuotaUsage, needs: int, subject: str) -> str:
+    """Return by how much a request, or a claim to adopt, exceeds the quota."""
+    lacks = usage.used + needs - usage.limit
+    used = f"{usage.used} of {_of_limit(usage.quota, usage.limit)} in use or reserved"
+    return f"Quota of {usage.team.title} exceeded by {lacks}: {used}; this {subject} needs {needs}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ def request_quota(
             lock_team(team)  # of two equal requests at once, the second is refused with the first
             if earlier := earlier_request(by, key, sent):
                 return earlier
-            _require_none_waiting(team, named)
+            _require_none_waiting(team, named, by)
             quota_request = QuotaRequest.objects.create(
                 key=key,
                 team=team,
@@ -310,11 +310,11 @@ def lock_team(team: Team) -> Team:
     return Team.objects.select_for_update(no_key=True).get(pk=team.pk)
 
 
-def _require_none_waiting(team: Team, named: dict[str, Any]) -> None:
+def _require_none_waiting(team: Team, named: dict[str, Any], by: User) -> None:
     waiting = QuotaRequest.objects.filter(team=team, status=RequestStatus.WAITING, **named)
     if other := waiting.select_related("requested_by").first():
         raise Conflict(
-            f"{other.requested_by.label} has already requested {other.devices}. "
+            f"{other.requested_by.has(by)} already requested {other.devices}. "
             "Wait for the decision, or withdraw that request first."
         )
 

@@ -76,7 +76,7 @@ def _any(fits: Sequence[ClusterFit]) -> ClusterCard:
     best = fits[0]
     if best.option is not None:
         figures = _together(best.together) if best.together else f"{_free(best)}."
-        return ClusterCard(None, FITS, FITS_NOW, f"{best.cluster} is chosen{_why(best, fits)}: {figures}")
+        return ClusterCard(None, FITS, FITS_NOW, f"Uses {best.cluster}{_why(best, fits)}: {figures}")
     if best.together and best.possible is False:
         text = "No cluster has a node that could take all the profiles. Send a separate request for each."
         return ClusterCard(None, NONE, "no match", text)
@@ -135,4 +135,4 @@ def _free(fit: ClusterFit) -> str:
     """Return "31 of 96 free, at most 5 for one claim"."""
     if fit.free is None or fit.matching is None:
         return "free devices have not been counted yet"
-    return f"{fit.free} of {fit.matching} free" + (f", at most {fit.most} for one claim" if fit.most else "")
+    return f"{fit.free} of {fit.matching} free" + (f", up to {fit.most} per claim" if fit.most else "")

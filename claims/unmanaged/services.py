@@ -107,10 +107,10 @@ def _lines(
     lines = []
     for usage in quota_usage.quota_usage(rows):
         needs = counted[profile] if usage.quota.profile_id else 0
-        sentence = usage.sentence + "."
-        if needs:
-            sentence = f"{usage.sentence}; this claim needs {needs}."  # fmt: skip
         fits = usage.used + needs <= usage.limit
+        sentence = f"{usage.sentence}; this claim needs {needs}." if needs else f"{usage.sentence}."
+        if not fits and needs:
+            sentence = quota_usage.exceeded_sentence(usage, needs, "claim")
         lines.append(quota_usage.QuotaLine(usage.label, usage, needs, fits=fits, sentence=sentence))
     classes = {usage.device_class for usage in rows}
     for name in sorted(name for name, count in charge.items() if count and name not in classes):

@@ -36,10 +36,12 @@ for function in (
     times.ago,
     times.elapsed,
     times.at,
+    times.at_day,
     times.at_short,
     times.local_times,
     texts.gib,
     texts.percent,
+    texts.quantity,
 ):
     register.filter(function)
 
@@ -261,6 +263,14 @@ def field(bound: BoundField, *, label: str = "", marks_optional: bool = True) ->
         "is_check": isinstance(widget, CheckboxInput),
         "is_group": isinstance(widget, RadioSelect | CheckboxSelectMultiple),
     }
+
+
+@register.filter
+def invalid(bound: BoundField) -> SafeString:
+    """The attributes of a hand-written input of a field: those of its error, "" without one."""
+    if not bound.errors:
+        return SafeString("")
+    return format_html(' aria-invalid="true" aria-describedby="{}_error"', bound.auto_id)
 
 
 @register.simple_block_tag

@@ -276,7 +276,7 @@ def funnel(snapshot: ClusterSnapshot, request: DeviceRequest) -> Funnel:
             left = remaining
     result.accepted = left
     result.open = left & snapshot.untainted(request.tolerations)
-    _step(result, "without untolerated taints", left, result.open, StepKind.UNTAINTED)
+    _step(result, "not tainted (or tolerated)", left, result.open, StepKind.UNTAINTED)
     result.reachable = result.open & snapshot.reachable
     if result.reachable != result.open:
         _step(result, "that a node can get", result.open, result.reachable, StepKind.REACHABLE)

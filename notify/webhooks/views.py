@@ -42,9 +42,9 @@ class WebhookForm(forms.Form):
         error_messages={"required": "Choose at least one event."},
     )
     is_internal = forms.BooleanField(
-        label="Inside the network",
+        label="Allow private addresses and http://",
         required=False,
-        help_text="Allows a private address, and http://. Only for a receiver that you run.",
+        help_text="Only for a receiver that you run.",
     )
 
     def __init__(self, *args: Any, is_admin: bool, **options: Any) -> None:

@@ -196,7 +196,9 @@ def problem_need(row: OwnClaim, now: datetime) -> Need | None:
     """Return a problem that the cluster or the reconciliation reports about the claim."""
     if not row.claim.problem or row.claim.is_final:
         return None
-    title = f"{row.claim.name} has a problem"
+    head, _, rest = row.claim.problem.partition(". ")
+    named = row.claim.name in head and rest
+    title, text = (head, rest) if named else (f"{row.claim.name} has a problem", row.claim.problem)
     url = claim_url(row)
     open_it = (NeedAction("Open", url),)
     return Need(
@@ -204,7 +206,7 @@ def problem_need(row: OwnClaim, now: datetime) -> Need | None:
         "alert-triangle",
         "bad",
         title,
-        row.claim.problem,
+        text,
         url,
         open_it,
         left=float("-inf"),

@@ -138,7 +138,7 @@ class CredentialsForm(forms.Form):
         label="API server", required=False, max_length=400, help_text="Such as https://10.40.0.10:6443."
     )
     authority = forms.CharField(
-        label="Certificate of its CA",
+        label="CA certificate",
         required=False,
         max_length=64 * 1024,
         widget=forms.Textarea({"rows": 3, "spellcheck": "false"}),

@@ -1,5 +1,5 @@
 """
-The installation as a whole: the steps until teams can request, its settings, and a test mail.
+The installation as a whole: the steps until teams can request, its settings, and a test email.
 
 Name, logo, currency and time zone are changed here. The other settings come from the environment; the page
 shows them with their variables, and no secret.
@@ -173,7 +173,7 @@ def setup_of(user: User) -> Setup:
                 SetupStep(
                     "people",
                     "People",
-                    "Invite them by mail; they choose their own password.",
+                    "Invite them by email; they choose their own password.",
                     "Invite",
                     reverse("setup:people" if people or invited else "setup:person_invite"),
                     ", ".join(
@@ -310,7 +310,7 @@ class InstallationForm(forms.ModelForm):  # type: ignore[type-arg]  # not generi
     class Meta:
         model = Installation
         fields = ("name", "currency", "timezone", "second_factor")
-        labels = {"name": "Name", "second_factor": "Second factor required of"}
+        labels = {"name": "Name", "second_factor": "Require two-factor for"}
         help_texts = {
             "name": "In the sidebar, in titles of pages and in invitations.",
             "second_factor": "Of people who sign in with a password of this portal. Whoever lacks one sets "
@@ -412,12 +412,15 @@ def shown_settings() -> list[Setting]:
     """Return the settings that people ask about, without secrets; docs/deployment.md has them all."""
     mail = urlsplit(settings.MAIL_URL)
     return [
-        Setting("Address", settings.PORTAL_URL, "PORTAL_URL", "The base of links in mails."),
+        Setting("Address", settings.PORTAL_URL, "PORTAL_URL", "The base of links in emails."),
         Setting("Grafana", settings.GRAFANA_URL, "GRAFANA_URL", "Pages link to its dashboards."),
         Setting(
-            "Mail server", mail.hostname or "", "EMAIL_URL", "Without it notices stand behind the bell only."
+            "Email server",
+            mail.hostname or "",
+            "EMAIL_URL",
+            "Without it, notices are only in the portal.",
         ),
-        Setting("Mail from", settings.DEFAULT_FROM_EMAIL, "EMAIL_FROM"),
+        Setting("Email from", settings.DEFAULT_FROM_EMAIL, "EMAIL_FROM"),
         Setting(
             "Undecided requests expire",
             f"after {duration(settings.REQUEST_TTL)}",
@@ -483,13 +486,13 @@ def send_test_mail(request: HttpRequest) -> HttpResponse:
     """Send a mail to the reader, and say what the server answered."""
     user = user_of(request)
     require_admin(user)
-    problem = "Your profile has no mail address."
+    problem = "Your account has no email address."
     if user.email:
         name = installation_for(request).name
-        body = f"{user.label} has sent this from the settings of {name}. Mail works."
+        body = f"{user.label} has sent this from the settings of {name}. Email works."
         problem = send_now(to=user.email, subject=f"Test mail of {name}", body=body)
     if problem:
         messages.error(request, problem)
     else:
-        messages.success(request, f"The mail server accepted a test mail to {user.email}.")
+        messages.success(request, f"The email server accepted a test email to {user.email}.")
     return redirect("setup:settings")

@@ -34,8 +34,8 @@ def ask_for_member(*, by: User, team: Team, person: str, role: Role, reason: str
     """
     Notify the owners of a team, without one the platform admins, that `by` asks to add `person`; return them.
 
-    `person` is a user name or a mail address, which is not looked up: nobody can list people by asking. Raise
-    Forbidden below a lead, Conflict for an owner, an archived team, and if they were asked today (UTC).
+    `person` is a user name or an email address, which is not looked up: nobody can list people by asking.
+    Raise Forbidden below a lead, Conflict for an owner, an archived team, and if they were asked today (UTC).
     """
     team_for(by, team.slug, at_least=Role.LEAD)
     if role_in(by, team) == Role.OWNER:
@@ -84,7 +84,7 @@ def resolve_requests(*, instance: Membership | None = None, team_id: UUID | None
 
 class AskForm(forms.Form):
     person = forms.CharField(
-        label="User name or mail address",
+        label="User name or email address",
         max_length=100,
         widget=forms.TextInput({"autocomplete": "off"}),
     )

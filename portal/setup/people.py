@@ -1,5 +1,5 @@
 """
-Pages of platform admins for people: who has an account, platform admins, deactivation, invitations by mail;
+Pages of platform admins for people: who has an account, platform admins, deactivation, invitations by email;
 and the page on which an invited person accepts.
 
 `teams.services` and `teams.invitations` decide and record.
@@ -238,7 +238,7 @@ def person_reactivate(request: HttpRequest, person_id: UUID) -> HttpResponse:
 
 
 class InviteForm(forms.Form):
-    email = forms.EmailField(label="Mail address", max_length=254)
+    email = forms.EmailField(label="Email address", max_length=254)
     team = forms.ModelChoiceField(
         Team.objects.active(),
         to_field_name="slug",
@@ -253,7 +253,7 @@ class InviteForm(forms.Form):
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def person_invite(request: HttpRequest) -> HttpResponse:
-    """Send an invitation by mail; without a mail server show its link once, to be handed on."""
+    """Send an invitation by email; without an email server show its link once, to be handed on."""
     by = user_of(request)
     require_admin(by)
     form = InviteForm(request.POST or None, initial={"team": request.GET.get("team", "")})

@@ -29,7 +29,7 @@ from teams.models import Invitation, Role, Team, User
 from teams.session_api import EndedOut
 from teams.sign_out import sign_out_person
 
-SEARCH = OpenApiParameter("q", str, description="Words in user names, names and mail addresses.")
+SEARCH = OpenApiParameter("q", str, description="Words in user names, names and email addresses.")
 
 
 class PersonOut(serializers.ModelSerializer[User]):
@@ -124,7 +124,7 @@ class InvitationOut(serializers.ModelSerializer[Invitation]):
 
 
 class SentInvitationOut(InvitationOut):
-    """`link` is returned only here; hand it on if no mail was sent."""
+    """`link` is returned only here; hand it on if no email was sent."""
 
     link = serializers.CharField(read_only=True)
     mailed = serializers.BooleanField(read_only=True)
@@ -161,7 +161,7 @@ class InvitationViewSet(
     @extend_schema(request=InvitationIn, responses={201: SentInvitationOut})
     def create(self, request: Request) -> Response:
         """
-        Invite an address by mail. Inviting it again renews the link, the earlier one ends, and a role that is
+        Invite an address by email. Inviting it again renews the link, the earlier one ends, and a role that is
         left out stays.
         """
         invited, fields = self.get_queryset(), InvitationIn.of(request).validated_data
@@ -199,7 +199,7 @@ class InvitationViewSet(
 
 
 class MemberRequestIn(Input):
-    person = serializers.CharField(max_length=100, help_text="User name or mail address of whom to add")
+    person = serializers.CharField(max_length=100, help_text="User name or email address of whom to add")
     role = serializers.ChoiceField(choices=Role.choices, default=Role.MEMBER)
     reason = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
 

@@ -69,11 +69,11 @@ class TeamForm(TitleForm):
         help_text="Lower-case letters, digits and hyphens. It labels claims and cannot be changed.",
     )
     owner = forms.CharField(
-        label="Owner",
+        label="Owner (manages members)",
         max_length=150,
         required=False,
         widget=forms.TextInput({"autocomplete": "off"}),
-        help_text="User name of who manages the members. Empty: add or invite people later.",
+        help_text="Empty: add or invite people later.",
     )
 
     def clean_owner(self) -> User | None:
@@ -180,7 +180,7 @@ class TeamInviteForm(forms.Form):
     """The addresses to invite into one team."""
 
     emails = forms.CharField(
-        label="Mail addresses",
+        label="Email addresses",
         max_length=4000,
         widget=forms.TextInput({"autocomplete": "off", "placeholder": "ana@example.org, ben@example.org"}),
     )
@@ -201,7 +201,7 @@ class TeamInviteForm(forms.Form):
             try:
                 validate_email(email)
             except forms.ValidationError:
-                raise forms.ValidationError(f"“{email}” is no mail address.") from None
+                raise forms.ValidationError(f"“{email}” is no email address.") from None
         return emails
 
 
@@ -256,7 +256,7 @@ def claims_of(team: Team) -> dict[str, int]:
 @never_cache
 @require_POST
 def team_invite(request: HttpRequest, slug: str) -> HttpResponse:
-    """Invite addresses into the team; a refused one is said. Without a mail server show the links, once."""
+    """Invite addresses into the team; a refused one is said. Without an email server show the links, once."""
     team, form = team_of(request, slug), TeamInviteForm(request.POST)
     if not form.is_valid():
         return settings_page(request, team, {"invite": form}, status=422)

@@ -42,7 +42,7 @@ class TelemetryForm(SecretForm):
         widget=SourceAddress,
     )
     certificate = pem("Client certificate")
-    key = pem("Its key")
+    key = pem("Client key")
     tenant = forms.CharField(
         label="Tenant",
         required=False,

@@ -52,7 +52,7 @@ class ChangeIdentityProviderIn(Input):
         max_length=80, allow_blank=True, required=False, help_text="Default: groups; empty: only SCIM"
     )
     trusts_email = serializers.BooleanField(
-        required=False, help_text="All mail addresses of this provider count as verified"
+        required=False, help_text="All email addresses of this provider count as verified"
     )
     admits_everybody = serializers.BooleanField(
         required=False, help_text="Everybody who signs in there gets an account"

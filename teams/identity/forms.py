@@ -42,7 +42,7 @@ class ProviderForm(forms.Form):
         label="Position", min_value=0, max_value=999, initial=0, help_text="Of its button; 0 is first."
     )
     trusts_email = forms.BooleanField(
-        label="All its mail addresses are verified",
+        label="All its email addresses are verified",
         required=False,
         help_text="Only for a provider of your own organization that does not send email_verified.",
     )

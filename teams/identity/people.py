@@ -38,7 +38,7 @@ from teams.scim.models import ScimUser
 READ_AGAIN = timedelta(minutes=5)  # how long a group that somebody left may still give something
 
 LINK_FIRST = (
-    "Sign in as you did before, then link this provider in your profile under Sign-in. "
+    "Sign in as you did before, then link this provider in your account under Sign-in. "
     "If you cannot, ask a platform admin."
 )
 
@@ -233,7 +233,7 @@ def require_free(provider: IdentityProvider, person: User) -> None:
     if links.exists():
         raise SignInRefused(
             f"{keeps}, to which you sign in through another provider. Sign in as you did, then link "
-            f"{provider.title} in your profile under Sign-in."
+            f"{provider.title} in your account under Sign-in."
         )
     if person.has_usable_password():
         raise SignInRefused(f"{keeps}, which has a password. {LINK_FIRST}")

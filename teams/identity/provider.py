@@ -248,7 +248,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):
     def connect(self, request: HttpRequest, provider: IdentityProvider, identity: Identity) -> HttpResponse:
         """Link the provider to the account that is signed in."""
         if not isinstance(request.user, User):
-            raise SignInRefused("Sign in first, then link the provider in your profile.")
+            raise SignInRefused("Sign in first, then link the provider in your account.")
         person = linked_person(provider, identity)
         kept = person or person_of_scim(provider, identity)
         if person is None and kept in (None, request.user):

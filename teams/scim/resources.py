@@ -90,7 +90,7 @@ class UserResource(Resource[Any]):
     """Whether the person may sign in. False ends sessions and revokes API tokens; claims stay."""
 
     emails: list[EmailAddress] | None = None
-    """Mail addresses."""
+    """Email addresses."""
 
     groups: Annotated[list[GroupOfUser] | None, Mutability.read_only] = None
     """The groups of the provider of which the person is a member."""

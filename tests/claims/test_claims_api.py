@@ -101,7 +101,8 @@ def test_refusal_is_problem_document_with_sentence_of_page(alice, request_fields
     assert (answer.status_code, answer["Content-Type"]) == (409, "application/problem+json")
     assert answer.json()["code"] == "quota-exceeded"
     assert answer.json()["detail"] == (
-        "vision holds 0 of 8 gpu.nvidia.com devices and 8 are reserved; this request needs 2. "
+        "Quota of Vision exceeded by 2: 8 of 8 gpu.nvidia.com devices in use or reserved; "
+        "this request needs 2. "
         "Release a claim of the team, request fewer devices, or ask for more quota."
     )
 

@@ -109,7 +109,7 @@ def test_outside_a_cluster_there_is_no_in_cluster(run):
 def test_a_check_shows_what_works(run, fra):
     run("add", "fra-1", kubeconfig=fra)
     table = run("check", "fra-1")
-    for line in ("without TLS", "resource.k8s.io/v1", "create resourceclaims.resource.k8s.io", "watch nodes"):
+    for line in ("no TLS", "resource.k8s.io/v1", "create resourceclaims.resource.k8s.io", "watch nodes"):
         assert line in table
     assert "missing" not in table
 

@@ -459,7 +459,7 @@ def found(cluster: Cluster, credentials: Credentials = SAFE, **how: Any) -> list
         (
             Credentials(server="http://fra"),
             CheckupVerdict.NOTE,
-            "fra: without TLS; others can read along",
+            "fra: no TLS: traffic is not encrypted",
             "Use an address that starts with https://.",
         ),
         (

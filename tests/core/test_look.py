@@ -256,7 +256,7 @@ def test_a_message_is_announced_and_goes_away(window):
     page.clock.install()
     page.goto("/me/")
     page.get_by_role("button", name="Save", exact=True).click()
-    toast = page.get_by_role("status").get_by_text("Profile saved.")
+    toast = page.get_by_role("status").get_by_text("Account saved.")
     expect(toast).to_be_visible()
     page.clock.fast_forward(7_000)
     expect(toast).to_be_hidden()

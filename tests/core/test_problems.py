@@ -42,7 +42,7 @@ def answer_to(raised: Exception | None, data: object = None) -> Any:
 
 
 def test_a_refusal_of_a_service_is_told_with_its_sentence_its_code_and_its_numbers():
-    sentence = "vision holds 6 of 8 h100 devices; this request needs 4."
+    sentence = "Quota of Vision exceeded by 2: 6 of 8 h100 devices in use or reserved; this request needs 4."
     answer = answer_to(QuotaExceeded(sentence, held=6, limit=8))
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert answer.status_code == 409

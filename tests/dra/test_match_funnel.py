@@ -372,7 +372,7 @@ def test_preview_lists_every_step():
         ("in class gpu.nvidia.com", 6, 0, StepKind.IN_CLASS, "gpu.nvidia.com", "gpu"),
         (f"selected by {BIG}", 6, 0, StepKind.SELECTOR, BIG, "gpu"),
         ("selected by true", 6, 0, StepKind.SELECTOR, "true", "gpu"),
-        ("without untolerated taints", 5, 1, StepKind.UNTAINTED, "", "gpu"),
+        ("not tainted (or tolerated)", 5, 1, StepKind.UNTAINTED, "", "gpu"),
         ("free now", 3, 2, StepKind.FREE, "", "gpu"),
         (
             "nodes with room for 2 devices with the same resource.kubernetes.io/pcieRoot "

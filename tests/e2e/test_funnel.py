@@ -26,7 +26,7 @@ def test_the_funnel_follows_the_form_and_opens_to_the_devices_left_out(people):
     expect(condition).to_contain_text("51–")
     page.get_by_label("Devices", exact=True).fill("32")
     panel = page.locator("#panel")
-    expect(panel).to_contain_text("nodes can host this claim: 32 devices")
+    expect(panel).to_contain_text("nodes can host 32 devices")
     expect(panel).to_contain_text("train-48g allows 4 devices per claim; this request needs 32.")
     expect(panel.get_by_role("button", name="Request 4")).to_be_visible()
 

@@ -39,7 +39,7 @@ def test_an_engineer_extends_a_claim_at_once(people):
     mira.sees_state("Waiting for a pod")
     before = end_of(mira)
     dialog = chooses(mira, "Extend…")
-    expect(dialog.get_by_text(re.compile("at once"))).not_to_have_count(0)
+    expect(dialog.get_by_text(re.compile("no approval"))).not_to_have_count(0)
     dialog.get_by_role("radio", name=re.compile("^4 h ")).check()
     dialog.get_by_role("button", name="Extend").click()
     expect(mira.page.get_by_text(re.compile("kept-longer now ends on"))).to_be_visible()
@@ -111,3 +111,14 @@ def test_the_menu_works_by_keyboard(people):
     mira.page.keyboard.press("Escape")
     expect(mira.page.get_by_role("link", name="Shorten…")).to_be_hidden()
     expect(more).to_be_focused()
+
+
+def test_refused_extension_puts_the_focus_on_the_wrong_field(people):
+    mira = people("engineer")
+    mira.ask("notebook-24g", "too-early")
+    mira.sees_state("Waiting for a pod")
+    dialog = chooses(mira, "Extend…")
+    dialog.get_by_role("radio", name=re.compile("^Until")).check()
+    dialog.get_by_label("Until", exact=True).last.fill("2020-01-01T00:00")
+    dialog.get_by_role("button", name="Extend").click()
+    expect(mira.page.locator("[aria-invalid=true]")).to_be_focused()

@@ -86,9 +86,9 @@ def creates_team(page) -> None:
 def invites(page) -> str:
     """Invite a person into the team; return the path of the link."""
     takes_next_step(page, "Invite")
-    page.get_by_label("Mail address").fill("mira@helix.example")
+    page.get_by_label("Email address").fill("mira@helix.example")
     page.get_by_role("combobox", name=re.compile("^Team")).select_option("vision")
-    page.get_by_role("button", name="Make the link").click()
+    page.get_by_role("button", name="Create invitation link").click()
     return urlsplit(page.get_by_label("Link of the invitation").inner_text().strip()).path
 
 

@@ -244,7 +244,7 @@ def test_the_history_of_a_device_is_its_own_and_newest_first(mirrored):
     told(mirrored, name, minutes=7, kind="Node")
     told(mirrored, name, minutes=1, product=["A", "B"], memory_bytes=[None, 5])
     told(mirrored, name, "gone", minutes=2)
-    since = HistoryLine(device.appeared_at, "held", "First seen", [])
+    since = HistoryLine(device.appeared_at, "held", "First seen by this portal", [])
     later = [
         HistoryLine(NOW + timedelta(minutes=2), "wait", "Gone", []),
         HistoryLine(
@@ -262,7 +262,9 @@ def test_a_long_history_is_cut_at_thirty_lines(mirrored):
     name = "gpu.nvidia.com/node-b/gpu-0"
     for minutes in range(MAX_LINES - 1):
         told(mirrored, name, minutes=minutes)
-    assert [line.change for line in device_history(device)] == ["Changed"] * 29 + ["First seen"]
+    assert [line.change for line in device_history(device)] == ["Changed"] * 29 + [
+        "First seen by this portal"
+    ]
     for minutes in range(100, 102):
         told(mirrored, name, minutes=minutes)
     lines = device_history(device)

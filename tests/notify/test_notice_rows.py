@@ -1,4 +1,4 @@
-"""Notices and their mails: whole rows, exact moments, failures of the mail server."""
+"""Notices and their mails: whole rows, exact moments, failures of the email server."""
 
 import smtplib
 from datetime import UTC, datetime, timedelta

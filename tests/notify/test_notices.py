@@ -1,4 +1,4 @@
-"""Telling people: once per event, behind the bell, and by mail to those who want it."""
+"""Telling people: once per event, behind the bell, and by email to those who want it."""
 
 import ast
 import smtplib

@@ -165,7 +165,7 @@ def test_each_kind_is_explained_and_sent_by_somebody():
 
 def test_page_without_a_mail_server_says_so(alice, browse, settings):
     settings.MAIL_URL = ""
-    assert "This portal sends no mail" in browse(alice).get(ACCOUNT).text
+    assert "This portal sends no email" in browse(alice).get(ACCOUNT).text
     settings.MAIL_URL = "smtp://mail.example.org"
     assert "You have no email address" in browse(alice).get(ACCOUNT).text
     type(alice).objects.update(email="alice@example.org")

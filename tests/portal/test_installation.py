@@ -233,7 +233,7 @@ def test_settings_are_shown_without_secrets(as_root, settings):
 def test_test_mail_goes_to_the_reader_and_says_what_went_wrong(as_root, root, settings, monkeypatch):
     settings.MAIL_URL = "smtp://mail.helix.example"
     settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
-    assert "accepted a test mail" in as_root.post("/settings/mail", follow=True).text
+    assert "accepted a test email" in as_root.post("/settings/mail", follow=True).text
     assert mail.outbox[-1].to == ["root@helix.example"]
 
     def refuse(self):
@@ -242,7 +242,7 @@ def test_test_mail_goes_to_the_reader_and_says_what_went_wrong(as_root, root, se
     monkeypatch.setattr(notify_mail.EmailMessage, "send", refuse)
     assert "connection refused" in as_root.post("/settings/mail", follow=True).text
     User.objects.update(email="")
-    assert "no mail address" in as_root.post("/settings/mail", follow=True).text
+    assert "no email address" in as_root.post("/settings/mail", follow=True).text
 
 
 @pytest.mark.parametrize("role", ["outsider", "member", "lead", "owner"])

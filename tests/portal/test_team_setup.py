@@ -421,7 +421,7 @@ def test_several_addresses_are_invited_and_links_shown_once_without_a_mail_serve
 @pytest.mark.parametrize(
     ("emails", "sentence"),
     [
-        ("ana@helix.example nobody", "“nobody” is no mail address."),
+        ("ana@helix.example nobody", "“nobody” is no email address."),
         (" ".join(f"p{number}@helix.example" for number in range(21)), "21 addresses; invite at most 20"),
         ("", "This field is required."),
     ],

@@ -197,7 +197,7 @@ def test_every_write_by_a_session_needs_the_csrf_token(known):
 WITHOUT_SESSION = (
     "api/v1/login/kubernetes/",
     "api/v1/login/device/",
-    "report/unsubscribe/<str:token>/",  # a signed token, sent by mail programs (RFC 8058)
+    "report/unsubscribe/<str:token>/",  # a signed token, sent by email programs (RFC 8058)
     "accounts/oidc/<slug:provider_id>/logout/",  # a logout token that the provider has signed
     "scim/v2/",  # the token of a provider
 )

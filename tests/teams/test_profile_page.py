@@ -29,7 +29,7 @@ def test_profile_stores_name_zone_and_theme(browse, alice):
     assert (alice.first_name, alice.timezone, alice.theme) == ("Alicia", "Europe/Berlin", "dark")
 
 
-@pytest.mark.security("sign-in", "changes the mail address, in the session of another")
+@pytest.mark.security("sign-in", "changes the email address, in the session of another")
 def test_another_mail_address_asks_for_the_password_and_is_saved_after_it(browse, alice):
     person = browse(alice)
     asked = person.post(ME, FORM | {"email": "a@example.org"})
@@ -76,7 +76,7 @@ def test_profile_query_count_is_constant(browse, vision, alice, django_assert_ma
         assert "team-19" in person.get(ME).text
 
 
-@pytest.mark.security("sign-in", "the mail address on a page of allauth, without the password")
+@pytest.mark.security("sign-in", "the email address on a page of allauth, without the password")
 def test_address_is_changed_in_the_profile_alone_and_the_former_one_is_told(
     browse, alice, settings, mailoutbox, django_capture_on_commit_callbacks
 ):
@@ -94,7 +94,7 @@ def test_address_is_changed_in_the_profile_alone_and_the_former_one_is_told(
         confirm(person, "alice")
     assert User.objects.get(pk=alice.pk).email == "new@example.org"
     assert [(mail.to, mail.subject) for mail in mailoutbox] == [
-        (["old@example.org"], "Your mail address was changed")
+        (["old@example.org"], "Your email address was changed")
     ]
     entry = AuditEntry.objects.get(action="person.changed", object_id=str(alice.pk))
     assert "Email address" in entry.text
@@ -112,7 +112,7 @@ OPEN = {
     "account_change_password": "asks for the password before",
     "account_set_password": "only for who has none, asked by the provider",
     "account_reset_password": "sends a link to the address of the account",
-    "account_confirm_login_code": "of codes by mail, which are off",
+    "account_confirm_login_code": "of codes by email, which are off",
     "account_reset_password_from_key_done": "a page without a form",
     "account_reset_password_from_key": "of a signed link",
     "account_reset_password_done": "a page without a form",

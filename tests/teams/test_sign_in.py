@@ -29,7 +29,7 @@ def test_sign_in_by_user_name_or_email(client, db, login):
 
 def test_wrong_password_shows_an_error_and_keeps_input(client, alice):
     page = sign_in(client, password="wrong")
-    assert "not correct" in page.text
+    assert "Wrong user name or password." in page.text
     assert 'value="alice"' in page.text
     assert client.get("/me/").status_code == 302
 
@@ -57,7 +57,7 @@ def test_wrong_passwords_for_a_name_are_limited_from_everywhere_too(alice):
         return Client().post(LOGIN, {"login": "Alice", "password": password}, REMOTE_ADDR=at)
 
     for number in range(100):
-        assert "not correct" in attempt(number).text
+        assert "Wrong user name or password." in attempt(number).text
     assert "Too many failed login attempts" in attempt(400, "alice").text
     assert sign_in(Client(), "bob", "bob").status_code == 200  # another name has its own limit
 

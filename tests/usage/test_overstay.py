@@ -131,4 +131,4 @@ def test_the_api_has_the_same_figures(client, claim, alice):
 
 def test_the_tabs_of_waste_count_them(client, claim, alice):
     for address in ("/waste/", "/waste/oversized/"):
-        assert 'Ended, pod still runs <span class="dg-count">1</span>' in page_of(client, alice, address)
+        assert 'Expired, pod still running <span class="dg-count">1</span>' in page_of(client, alice, address)

@@ -25,6 +25,7 @@ from usage.rates import Prices, RateCard, device_prices
 from usage.templatetags.costs import (
     headline,
     order_by_price,
+    price_of_all,
     price_of_duration,
     price_of_request,
     price_per_hour,
@@ -265,6 +266,7 @@ def test_a_price_below_ten_cents_shows_its_hundredths_of_cents():
 class Part:
     kinds: list[DeviceKind]
     devices: int
+    duration: timedelta = DAY
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,12 @@ class Part:
 )
 def test_parts_of_a_request_have_a_sum_if_each_has_a_price(parts, said):
     card = RateCard([*CARD.rates, rate("5", "B200", "USD")])
-    assert price_together(parts, card, DAY) == said
+    assert price_together(parts, card, DAY) == price_of_all(parts, card) == said
+
+
+def test_sum_of_requests_counts_the_duration_of_each():
+    requests = [Part([kind()], 2, DAY), Part([kind()], 1, DAY / 2)]
+    assert price_of_all(requests, CARD) == "Together at most €174.00"
 
 
 def test_cost_text_is_per_currency_and_never_zero_without_a_rate():

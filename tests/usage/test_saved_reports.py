@@ -143,7 +143,7 @@ def test_the_link_in_the_mail_stops_it_without_signing_in(client, monthly):
     (sent,) = mail.outbox
     link = re.search(r"Stop this mail: https://gpus.example(\S+)", str(sent.body))[1]
     assert sent.extra_headers["List-Unsubscribe"] == f"<https://gpus.example{link}>"
-    assert "Stop the mail of “By team”?" in client.get(link).text
+    assert "Stop the email of “By team”?" in client.get(link).text
     assert SavedReport.objects.get().monthly  # a GET changes nothing
     assert "is not mailed any more" in client.post(link).text
     assert not SavedReport.objects.get().monthly

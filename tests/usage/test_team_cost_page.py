@@ -87,7 +87,7 @@ def test_without_a_budget_the_forecast_is_the_rate_of_the_last_whole_days(client
 def test_days_are_stacked_by_use_in_money_or_hours(client, spent, lena):
     bars = open_page(client, lena).context["bars"]
     labels = {line["label"]: line["values"] for line in bars["bars"]}
-    assert (labels["used"][-2:], labels["idle"][-2:], labels["not split yet"][-2:]) == (
+    assert (labels["used"][-2:], labels["idle"][-2:], labels["not yet split"][-2:]) == (
         [24, 0],
         [24, 0],
         [0, 24],
@@ -100,7 +100,7 @@ def test_days_are_stacked_by_use_in_money_or_hours(client, spent, lena):
 def test_the_table_has_what_the_graphs_show(client, spent, lena):
     text = " ".join(open_page(client, lena).text.split())
     assert 'Mon 16 Nov</th><td class="dg-n">24.00</td><td class="dg-n">€48.00</td>' in text
-    assert "not split yet" in text
+    assert "not yet split" in text
 
 
 def test_what_saves_most_stands_first_with_evidence_and_one_button(client, spent, root, lena, vision, fra):

@@ -575,7 +575,7 @@ def test_the_graphs_of_a_team_show_each_day(reader, team, unit):
         "used": [day.used_hours if is_hours else day.used for day in by_day.values()],
         "idle": [day.idle_hours if is_hours else day.idle for day in by_day.values()],
         "no telemetry": [both(day.no_telemetry, is_hours) for day in by_day.values()],
-        "not split yet": [both(day.today, is_hours) for day in by_day.values()],
+        "not yet split": [both(day.today, is_hours) for day in by_day.values()],
     }
     assert bars == {
         label: pytest.approx(list(map(float, values)), abs=1e-5)

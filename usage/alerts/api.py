@@ -1,4 +1,4 @@
-"""API of alerts: those that concern the user. They open and are resolved by themselves."""
+"""API of alerts: those that concern the user. They open and resolve automatically."""
 
 from __future__ import annotations
 

@@ -45,15 +45,16 @@ def activity_by_hour(
 
 def evidence_text(claim: Claim, period: IdlePeriod, now: datetime) -> str:
     """
-    Return the utilization of the last hours as numbers and as bars, from before the claim went idle if that
+    Return the utilization of the last hours in words and as bars, from before the claim went idle if that
     is less than a day ago; "" without any telemetry. One query.
     """
     hours = min(max(-(-(now - period.since) // HOUR) + BEFORE, FEWEST), MOST)
     values = activity_by_hour([claim.pk], now, hours)[claim.pk]
     if not any(value is not None for value in values):
         return ""
-    numbers = ", ".join("no telemetry" if value is None else percent(value) for value in values)
-    return f"Utilization in each of the last {hours} hours: {numbers}.\n{bars(values)}"
+    known = [value for value in values if value is not None]
+    mean, highest = percent(sum(known) / len(known)), percent(max(known))
+    return f"Utilization of the last {hours} hours: mean {mean}, highest {highest}.\n{bars(values)}"
 
 
 def bars(values: Sequence[float | None]) -> str:

@@ -41,6 +41,13 @@ class PricedDevices(Protocol):
     def devices(self) -> int: ...
 
 
+class PricedRequest(PricedDevices, Protocol):
+    """These devices for some time."""
+
+    @property
+    def duration(self) -> timedelta: ...
+
+
 @register.filter
 def priced(cost: Cost | None) -> str:
     """Show "€5.80", "€5.80 + $3.00" or "no rate"; a dash where nothing was held."""
@@ -152,9 +159,19 @@ def price_of_request(kinds: Iterable[PricedPart], card: RateCard, devices: int, 
 @register.simple_tag
 def price_together(parts: Iterable[PricedDevices], card: RateCard, duration: timedelta) -> str:
     """Show the highest cost of all parts of a request; "" unless each has a price in one currency."""
+    return _together(((part, duration) for part in parts), card)
+
+
+@register.simple_tag
+def price_of_all(requests: Iterable[PricedRequest], card: RateCard) -> str:
+    """Show the highest cost of several requests; "" unless each has a price in one currency."""
+    return _together(((request, request.duration) for request in requests), card)
+
+
+def _together(parts: Iterable[tuple[PricedDevices, timedelta]], card: RateCard) -> str:
     total: dict[str, Decimal] = {}
     now = timezone.now()
-    for part in parts:
+    for part, duration in parts:
         maximum = device_prices(part.kinds, card, at=now).max_cost(part.devices, duration)
         if len(maximum) != 1:
             return ""

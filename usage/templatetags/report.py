@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from uuid import UUID
 
 from django import template
@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from core.markup import joined, markup
 from core.templatetags.ui import icon, meter
-from core.text import DASH, counted, money, percent
+from core.text import DASH, counted, money, percent, quantity
 from usage.axis import short, steps
 from usage.budget_graph import MonthBudgets
 from usage.cost import Cost, cost_text, total
@@ -50,19 +50,14 @@ register = template.Library()
 @register.filter
 def hours(cost: Cost) -> str:
     """Show GPU-hours as "45,310", below 100 with two digits."""
-    return hours_text(cost.hours) if cost.held else DASH
+    return quantity(cost.hours) if cost.held else DASH
 
 
 @register.filter
 def signed_hours(cost: Cost) -> str:
     """Show the hours of a correction as "−3.00" or "+45,310"."""
     sign = "−" if cost.held < 0 else "+"
-    return f"{sign}{hours_text(abs(cost.hours))}"
-
-
-def hours_text(value: Decimal) -> str:
-    digits = Decimal("0.01") if value < 100 else Decimal(1)
-    return f"{value.quantize(digits, ROUND_HALF_UP):,}"
+    return f"{sign}{quantity(abs(cost.hours))}"
 
 
 @register.filter
@@ -154,7 +149,7 @@ def usual_unit(cost: Cost) -> str:
 @register.filter
 def in_unit(amount: Decimal, unit: str) -> str:
     """Show an amount of money in whole units, or GPU-hours."""
-    return f"{hours_text(amount)} h" if unit == HOURS else money(amount, unit, digits=0)
+    return f"{quantity(amount)} h" if unit == HOURS else money(amount, unit, digits=0)
 
 
 @register.filter
@@ -290,7 +285,7 @@ def by_week(by_day: Sequence[tuple[date, FleetParts]]) -> list[tuple[date, Fleet
 
 
 def bar_text(amount: Decimal, unit: str) -> str:
-    return f"{hours_text(amount)} h" if unit == HOURS else money(amount, unit)
+    return f"{quantity(amount)} h" if unit == HOURS else money(amount, unit)
 
 
 def _bar(day: date, parts: FleetParts, left: float, width: float, of: tuple[Decimal, str, str]) -> SafeString:

@@ -226,7 +226,7 @@ const BARS = {
   used: () => token("--dg-held"),
   idle: (pen) => pen.createPattern(striped("--dg-wait", "--dg-wait-bg"), "repeat"),
   "no telemetry": (pen) => pen.createPattern(striped("--dg-over", "--dg-over-bg"), "repeat"),
-  "not split yet": () => token("--dg-c5"),
+  "not yet split": () => token("--dg-c5"),
 };
 const striped = (color, ground) => {
   const tile = document.createElement("canvas"), pen = tile.getContext("2d");

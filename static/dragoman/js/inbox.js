@@ -76,6 +76,7 @@ document.addEventListener("keydown", (event) => {
 // go through the reasons.
 let inserted = "";
 document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-pick-all]")) for (const box of document.querySelectorAll("[data-pick]")) box.checked = event.target.checked;
   const reason = event.target.closest("[data-reason]"); // the card comes after the list
   if (!reason) return;
   const note = noteOf();

@@ -38,7 +38,7 @@ def test_rules_are_for_platform_admins(client, lena, eve, vision):
 def test_rule_is_created_changed_and_removed(client, root, vision, train):
     client.force_login(root)
     sent = {"team": "vision", "approval": "lead", "automatic_devices": "2", "automatic_duration": "24h"}
-    assert "The rule of vision was saved." in client.post(NEW_RULE, sent, follow=True).text
+    assert "The rule of Vision was saved." in client.post(NEW_RULE, sent, follow=True).text
     rule = ApprovalRule.objects.get()
     client.post(url("approval_rule", rule), {"approval": "both", "escalate_after": "8h"})
     rule.refresh_from_db()

@@ -36,10 +36,10 @@ def rules(vision, train):
 @pytest.mark.parametrize(
     ("removed", "name", "most"),
     [
-        ((), "The rule of vision for train-80", 1),
-        (("both",), "The rule of vision", 2),
-        (("both", "team"), "The rule for train-80", 4),
-        (("both", "team", "profile"), "train-80 v1", 0),
+        ((), "The rule of Vision for Train 80", 1),
+        (("both",), "The rule of Vision", 2),
+        (("both", "team"), "The rule for Train 80", 4),
+        (("both", "team", "profile"), "Train 80 v1", 0),
     ],
 )
 def test_most_specific_rule_applies(rules, vision, train, removed, name, most):
@@ -57,8 +57,8 @@ def test_rule_of_another_team_does_not_apply(train, vision):
 @pytest.mark.parametrize(
     ("approval", "most", "longest", "devices", "span", "automatic", "sentence"),
     [
-        ("automatic", 0, None, 9, DAY, True, "The rule of vision requires no approval."),
-        ("lead", 2, None, 2, DAY, True, "The rule of vision requires no approval for up to 2 devices."),
+        ("automatic", 0, None, 9, DAY, True, "Approved automatically (rule of Vision)."),
+        ("lead", 2, None, 2, DAY, True, "Approved automatically for up to 2 devices (rule of Vision)."),
         (
             "lead",
             2,
@@ -66,9 +66,9 @@ def test_rule_of_another_team_does_not_apply(train, vision):
             3,
             DAY,
             False,
-            "The rule of vision requires approval by a team lead for more than 2 devices.",
+            "The rule of Vision requires approval by a team lead for more than 2 devices.",
         ),
-        ("lead", 0, None, 1, HOUR, False, "The rule of vision requires approval by a team lead."),
+        ("lead", 0, None, 1, HOUR, False, "The rule of Vision requires approval by a team lead."),
         (
             "admin",
             2,
@@ -76,7 +76,7 @@ def test_rule_of_another_team_does_not_apply(train, vision):
             1,
             2 * DAY,
             False,
-            "The rule of vision requires approval by a platform admin for more than 24 h.",
+            "The rule of Vision requires approval by a platform admin for more than 24 h.",
         ),
         (
             "both",
@@ -85,9 +85,9 @@ def test_rule_of_another_team_does_not_apply(train, vision):
             1,
             DAY,
             False,
-            "The rule of vision requires approval by a team lead and then a platform admin.",
+            "The rule of Vision requires approval by a team lead and then a platform admin.",
         ),
-        ("", 0, None, 1, DAY, False, "train-80 v1 requires approval by a team lead."),
+        ("", 0, None, 1, DAY, False, "Train 80 v1 requires approval by a team lead."),
     ],
 )
 def test_rule_states_who_approves(vision, train, approval, most, longest, devices, span, automatic, sentence):
@@ -101,7 +101,7 @@ def test_rule_states_who_approves(vision, train, approval, most, longest, device
 
 def test_a_limit_of_one_device_is_named_in_the_singular(vision, train):
     ApprovalRule.objects.create(team=vision, approval="lead", automatic_devices=1)
-    assert effective_rule_for(vision, [(train.current, 2)], duration=DAY).short_reason == "> 1 device"
+    assert effective_rule_for(vision, [(train.current, 2)], duration=DAY).short_reason == "more than 1 device"
 
 
 def test_strictest_rule_of_several_profiles_applies(vision, train, big):
@@ -109,7 +109,7 @@ def test_strictest_rule_of_several_profiles_applies(vision, train, big):
     asked = [(free.current, 1), (train.current, 1), (big.current, 1)]
     effective_rule = effective_rule_for(vision, asked, duration=DAY)
     assert (effective_rule.automatic, effective_rule.approval) == (False, Approval.ADMIN)
-    assert effective_rule.sentence == "big v1 requires approval by a platform admin."
+    assert effective_rule.sentence == "Big v1 requires approval by a platform admin."
     assert effective_rule_for(vision, asked[:1], duration=DAY).automatic
 
 
@@ -124,7 +124,7 @@ def test_rule_overrides_the_profile_with_automatic_approval(ask, vision):
     ApprovalRule.objects.create(team=vision, automatic_devices=2)
     claim = ask(devices=2)
     assert claim.state == ClaimState.APPROVED
-    assert claim.decision_note == "The rule of vision requires no approval for up to 2 devices."
+    assert claim.decision_note == "Approved automatically for up to 2 devices (rule of Vision)."
     assert ask(devices=3).state == ClaimState.REQUESTED
 
 
@@ -145,7 +145,7 @@ def test_requester_sees_the_approval_route_before_sending(vision, train, alice, 
     ApprovalRule.objects.create(team=vision, approval=approval)
     route = approval_route(by=alice, team=vision, requested=[(train.current, 1)], duration=DAY)
     assert (route.automatic, route.sentence) == (False, sentence)
-    assert route.rule.startswith("The rule of vision requires")
+    assert route.rule.startswith("The rule of Vision requires")
 
 
 def test_rule_applies_to_pending_requests(ask, vision):

@@ -211,7 +211,7 @@ def test_first_approval_is_recorded_and_admins_are_notified(waiting_claim, both,
     ]
     body = (
         "alice requests 2 × Train 80, 1 d for vision. Fine-tuning. "
-        "The rule of vision requires approval by a team lead and then a platform admin. "
+        "The rule of Vision requires approval by a team lead and then a platform admin. "
         "lena gave the first approval."
     )
     notice = ("sam2 waits for your decision", body, page_of(waiting_claim, "approval"), True)
@@ -514,7 +514,7 @@ def test_approval_route_names_deciders_without_the_requester(vision, train, alic
         found = approval_route(by=by, team=vision, requested=[(train.current, 1)], duration=DAY)
         return found.automatic, found.sentence, [person.username for person in found.deciders]
 
-    assert route(alice, "automatic") == (True, "The rule of vision requires no approval.", [])
+    assert route(alice, "automatic") == (True, "Approved automatically (rule of Vision).", [])
     assert route(lena, "lead") == (False, "A lead of vision decides: lars.", ["lars"])
     assert route(root, "admin") == (
         False,

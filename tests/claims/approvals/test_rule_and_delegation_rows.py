@@ -240,7 +240,7 @@ def test_api_lists_own_delegations_with_every_field(vision, lena, lars, mira, no
             3,
             HOUR,
             False,
-            "> 2 devices",
+            "more than 2 devices",
             "R requires approval by a team lead for more than 2 devices.",
         ),
         (Rule("R", Approval.ADMIN, 2, DAY), 2, DAY, True, "", ""),
@@ -249,7 +249,7 @@ def test_api_lists_own_delegations_with_every_field(vision, lena, lars, mira, no
             2,
             DAY + SECOND,
             False,
-            "> 1 d",
+            "longer than 1 d",
             "R requires approval by a platform admin for more than 1 d.",
         ),
         (
@@ -257,7 +257,7 @@ def test_api_lists_own_delegations_with_every_field(vision, lena, lars, mira, no
             3,
             9 * DAY,
             False,
-            "> 2 devices",
+            "more than 2 devices",
             "R requires approval by a team lead and then a platform admin for more than 2 devices.",
         ),
     ],
@@ -275,16 +275,20 @@ def test_rule_sentence_uses_the_singular():
 @pytest.mark.parametrize(
     ("rule", "sentence", "at_times"),
     [
-        (Rule("R", Approval.AUTOMATIC), "R requires no approval.", True),
-        (Rule("R", Approval.LEAD, 1), "R requires no approval for up to 1 device.", True),
-        (Rule("R", Approval.LEAD, 2), "R requires no approval for up to 2 devices.", True),
-        (Rule("R", Approval.LEAD, 1, DAY), "R requires no approval for up to 1 device and up to 1 d.", True),
+        (Rule("R", Approval.AUTOMATIC), "Approved automatically (R).", True),
+        (Rule("R", Approval.LEAD, 1), "Approved automatically for up to 1 device (R).", True),
+        (Rule("R", Approval.LEAD, 2), "Approved automatically for up to 2 devices (R).", True),
         (
-            Rule("R", Approval.LEAD, 2, HOUR),
-            "R requires no approval for up to 2 devices and up to 1 h.",
+            Rule("R", Approval.LEAD, 1, DAY),
+            "Approved automatically for up to 1 device and up to 1 d (R).",
             True,
         ),
-        (Rule("R", Approval.LEAD), "R requires no approval for up to 0 devices.", False),
+        (
+            Rule("R", Approval.LEAD, 2, HOUR),
+            "Approved automatically for up to 2 devices and up to 1 h (R).",
+            True,
+        ),
+        (Rule("R", Approval.LEAD), "Approved automatically for up to 0 devices (R).", False),
     ],
 )
 def test_a_rule_says_what_needs_no_approval(rule, sentence, at_times):
@@ -298,18 +302,18 @@ def test_rule_without_approval_uses_that_of_the_profile(vision, train):
         team=vision, approval=Approval.ADMIN, automatic_devices=2, automatic_duration=DAY,
         self_approval=True, escalate_after=4 * HOUR,
     )  # fmt: skip
-    own = Rule("train-80 v1", Approval.LEAD, 3, HOUR)
+    own = Rule("Train 80 v1", Approval.LEAD, 3, HOUR)
     nlp = make_team("nlp")
 
     def found(team):
         return Rules([vision, nlp]).rule(team.pk, train.current)
 
-    assert found(vision) == Rule("The rule of vision", Approval.ADMIN, 2, DAY, True, 4 * HOUR)
+    assert found(vision) == Rule("The rule of Vision", Approval.ADMIN, 2, DAY, True, 4 * HOUR)
     assert found(nlp) == own
     ApprovalRule.objects.filter(pk=row.pk).update(approval="", automatic_devices=0, automatic_duration=None)
-    assert found(vision) == Rule("train-80 v1", Approval.LEAD, 3, HOUR, True, 4 * HOUR)
+    assert found(vision) == Rule("Train 80 v1", Approval.LEAD, 3, HOUR, True, 4 * HOUR)
     ApprovalRule.objects.create(profile=train, approval=Approval.BOTH, escalate_after=HOUR)
-    profile_rule = Rule("The rule for train-80", Approval.BOTH, escalate_after=HOUR)
+    profile_rule = Rule("The rule for Train 80", Approval.BOTH, escalate_after=HOUR)
     assert (found(nlp), Rules().rule_for_any_team(train.current)) == (profile_rule, profile_rule)
     assert Rules([]).rule(vision.pk, train.current) == profile_rule
 
@@ -330,9 +334,9 @@ def test_effective_rule_is_the_strictest_in_every_field(vision):
         return found.automatic, found.approval, found.self_approval, found.escalate_after, found.short_reason
 
     assert effective_rule(4, 4, 2) == (True, "both", False, HOUR, "")
-    assert effective_rule(5, 4, 2) == (False, "lead", False, HOUR, "> 4 devices")
-    assert effective_rule(5, 4, 3) == (False, "admin", False, HOUR, "> 2 devices")
-    assert effective_rule(5, 5, 3) == (False, "both", False, HOUR, "> 4 devices")
+    assert effective_rule(5, 4, 2) == (False, "lead", False, HOUR, "more than 4 devices")
+    assert effective_rule(5, 4, 3) == (False, "admin", False, HOUR, "more than 2 devices")
+    assert effective_rule(5, 5, 3) == (False, "both", False, HOUR, "more than 4 devices")
     assert effective_rule(4, 4) == (True, "both", True, HOUR, "")
     assert effective_rule(4) == (True, "lead", True, DAY, "")
     assert effective_rule(0, 0, 1)[3] is None

@@ -150,11 +150,11 @@ def test_a_change_shows_its_effect_first_and_the_history_after(as_root, budget):
     terms = {"amount": "400", "at_limit": "reclaim"}
     page = as_root.post(address, terms).text
     assert "vision has used 120 % of its monthly budget" in page
-    assert "its running claims are reclaimable as soon as you save" in page
+    assert "platform admins see its claims first as soon as you save" in page
     assert as_root.post(address, terms | {"confirm": "1"}).status_code == 302
     page = as_root.get(reverse("claims:budget", args=[budget.pk])).text
     assert "amount €1,000.00 → €400.00" in page
-    assert "Used up" in page
+    assert "Exhausted" in page
 
 
 def test_ending_asks_first(as_root, budget):

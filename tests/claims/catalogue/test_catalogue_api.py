@@ -77,7 +77,7 @@ def test_match_has_quota_approval_manifest_and_problems(alice, body):
     }  # fmt: skip
     assert shown["approval"] == {
         "automatic": False, "sentence": "A lead of vision decides: lars or lena.", "who": ["lars", "lena"],
-        "rule": "train-80 v1 requires approval by a team lead.",
+        "rule": "Train 80 v1 requires approval by a team lead.",
     }  # fmt: skip
     assert "kind: ResourceClaim" in shown["manifest"]
     assert (shown["problems"], shown["match"]["fits"]) == ([], False)

@@ -74,7 +74,7 @@ def test_editor_starts_with_the_match_of_the_current_version(client, root, typed
     make_profile("train-80", spec=make_spec(2))
     client.force_login(root)
     page = client.get(reverse("claims:profile_edit", args=["train-80"])).text
-    assert "node can host this claim: 2 devices" in page
+    assert "node can host 2 devices" in page
     assert "Enter a device class to see what matches." in client.get(NEW).text
 
 

@@ -102,10 +102,10 @@ def test_end_figure_depends_on_state(make, alice, noon, vision, fra):
 
 def test_claim_that_is_being_released_has_no_end_by_the_clock(make, alice, noon):
     held = make(ClaimState.RELEASING, "held")
-    assert figures(held, alice)[1] == ("Ends", "Releasing", "ends when no pod uses it")
+    assert figures(held, alice)[1] == ("Ends", "with its last pod", "billed until then")
     evicts = make_profile("evicts", end_policy="evict")
     label, value, sub = figures(make(ClaimState.RELEASING, "leaves", profile=evicts, evict_at=END), alice)[1]
-    assert (label, value, sub) == ("Ends", "Releasing", f"pods are evicted {at_short(END)}")
+    assert (label, value, sub) == ("Ends", "with its last pod", f"pods are evicted {at_short(END)}")
 
 
 # Offers.

@@ -47,7 +47,7 @@ def test_start_button_creates_the_shown_pod_and_says_it_is_simulated(client, ali
     page = page_of(client, alice, claim)
     assert "claim-changed from:body" in page.partition('id="snippet-form"')[2].partition(">")[0]
     assert "Start it here" in page
-    assert "The cluster is simulated: nothing runs in the pod." in page
+    assert "The cluster is simulated: nothing runs in it." in page
     assert f"export KUBECONFIG={tmp_path}/fra-1.people.kubeconfig" in page
     answer = press(client, alice, claim, "?image=registry.example.org/train:1")
     assert "Pod sam2-pod was created in the simulated cluster fra-1." in answer.text

@@ -364,7 +364,7 @@ def test_eviction_is_refused_where_it_is_not_possible(held, alice, gateway):
     with pytest.raises(Conflict, match="only while it is “Releasing”"):
         evict(claim=claim, by=alice)
     release(claim=claim, by=alice)
-    with pytest.raises(Conflict, match="The end policy of sam is to let pods run"):
+    with pytest.raises(Conflict, match="The end policy of sam is “pods keep running”"):
         evict(claim=claim, by=alice)
     policy("ask")
     gateway.remove(POD, "train-0", namespace="vision")
@@ -424,7 +424,7 @@ def test_refused_eviction_raises_nothing(due, gateway):
 @pytest.mark.parametrize(
     ("value", "banner", "then", "action"),
     [
-        ("run", "The end policy is to let pods run", "End its pods when their work is done.", ""),
+        ("run", "The end policy is to pods keep running", "End its pods when their work is done.", ""),
         ("ask", "The owner or a lead may evict.", "End its pods when their work is done.", "Evict…"),
         ("evict", "save the work before.", "The portal evicts its pods.", ""),
     ],

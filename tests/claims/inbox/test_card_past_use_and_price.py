@@ -1,5 +1,6 @@
 """Past use and a cheaper profile on the approval card."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 
@@ -10,7 +11,7 @@ from django.utils import timezone
 from claims.states import ClaimState
 from tests.claims.requests.test_match_pages import mirrored, take
 from tests.dra.clusters import gpu, holds
-from tests.factories import make_allocation, make_claim, make_profile, make_spec, make_team
+from tests.factories import make_allocation, make_claim, make_extension, make_profile, make_spec, make_team
 from usage.models import Rate, Rollup
 
 pytestmark = pytest.mark.django_db
@@ -112,6 +113,22 @@ def test_card_names_a_cheaper_profile_that_fits_now(client, lena, fra, claim, sm
     change = reverse("claims:change", args=[claim.pk])
     assert f'href="{change}?profile=small"' in page
     assert f"{change}?profile=small" not in card(client, claim.requested_by, claim)
+
+
+def test_bulk_decision_and_extension_cost_what_the_card_says(client, lena, alice, vision, fra, claim):
+    mirrored(fra, DEVICES)
+    rate("H100", "4.00")
+    rate("L4", "1.00")
+    now = timezone.now()
+    running = {"state": ClaimState.PROVISIONED, "decided_at": now, "expires_at": now + DAY}
+    longer = make_extension(make_claim(vision, by=alice, cluster=fra, devices=1, **running))
+    (most,) = re.findall(r"at most €[\d,.]+\d", card(client, lena, claim))
+    page = client.get(reverse("claims:bulk_decisions"), {"claim": claim.pk, "extension": longer.pk}).text
+    assert most in page
+    assert "Together at most €" in page
+    client.force_login(alice)
+    page = client.get(reverse("claims:extend", args=[longer.claim_id])).text
+    assert re.findall(r"at most €([\d,.]+\d)", page)[:2] == ["16.00", "96.00"]  # 4 h, a day
 
 
 def test_profile_with_less_memory_than_the_claim_asks_for_is_not_suggested(

@@ -107,7 +107,7 @@ def test_claim_card_names_who_gave_the_first_approval(client, requested, vision,
     found = claim_impact(Claim.objects.select_related("team", "requested_by", "cluster").get(pk=requested.pk))
     assert (found.short_reason, found.rule) == (
         "always",
-        "The rule of vision requires approval by a team lead and then a platform admin.",
+        "The rule of Vision requires approval by a team lead and then a platform admin.",
     )
     assert found.approver == "a team lead and then a platform admin"
 
@@ -448,12 +448,12 @@ def test_only_admins_change_and_remove_rules_on_pages(client, vision, train, roo
     wrong = client.post(pages[0], {"approval": "automatic", "automatic_devices": "2"})
     assert (wrong.status_code, wrong.context["effect"]) == (422, None)
     page = client.post(pages[0], {"approval": "admin", "escalate_after": "4h"}, follow=True).text
-    assert "The rule of vision for train-80 was saved." in page
+    assert "The rule of Vision for Train 80 was saved." in page
     rule.refresh_from_db()
     assert (rule.approval, rule.escalate_after, rule.team, rule.profile) == ("admin", 4 * HOUR, vision, train)
     assert client.get(pages[1]).status_code == 200
     assert ApprovalRule.objects.count() == 2
-    assert "The rule of vision for train-80 was removed." in client.post(pages[1], follow=True).text
+    assert "The rule of Vision for Train 80 was removed." in client.post(pages[1], follow=True).text
     assert list(ApprovalRule.objects.all()) == [other]
 
 

@@ -54,7 +54,10 @@ def test_a_change_to_another_profile_shows_its_quota(client, lena, claim, vision
     make_profile("slice-20", spec=make_spec(device_class="mig.nvidia.com"))
     client.force_login(lena)
     page = client.get(url("change", claim), {"profile": "slice-20"}).text
-    assert "vision holds 0 of 3 mig.nvidia.com devices; this request needs 4." in page
+    assert (
+        "Quota of Vision exceeded by 1: 0 of 3 mig.nvidia.com devices in use or reserved; "
+        "this request needs 4." in page
+    )
 
 
 def test_a_change_is_approved(client, lena, claim):
@@ -188,7 +191,7 @@ def test_lead_creates_and_ends_a_delegation(client, lena, mira, claim):
     client.force_login(lena)
     page = client.post(AWAY, {"team": "vision", "to": "mira", **span()}, follow=True).text
     assert "mira is now your delegate in vision." in page
-    assert "mira decides for lena in vision" in page
+    assert "mira decides for you in Vision" in page
     row = Delegation.objects.get()
     client.force_login(mira)
     assert "sam2" in client.get(reverse("claims:approvals")).text

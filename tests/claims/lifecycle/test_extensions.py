@@ -55,7 +55,7 @@ def asked(claim, alice, span=2 * DAY, **fields):
         ({}, HOUR, False, "requires approval by a team lead"),
         ({"extension": 30 * DAY}, 13 * DAY, True, "up to 30 d"),
         ({"extension": 30 * DAY}, 13 * DAY + HOUR, False, "allows 14 d in all; it would be 14 d 1 h"),
-        ({"approval": "automatic"}, 13 * DAY, True, "requires no approval"),
+        ({"approval": "automatic"}, 13 * DAY, True, "Approved automatically"),
         ({"approval": "automatic"}, 14 * DAY, False, "allows 14 d in all"),
         (
             {"automatic_devices": 1, "automatic_duration": 3 * DAY},
@@ -70,8 +70,8 @@ def test_what_is_extended_at_once_and_for_what_somebody_is_asked(running, alice,
     claim = running(**limits)
     option = ExtensionPolicy(claim, by=alice).option(claim.expires_at + span)
     assert option.at_once is at_once
-    assert why in option.sentence
-    assert ("lars or lena" in option.sentence) is not at_once
+    assert why in option.why
+    assert ("lars or lena" in option.summary) is not at_once
     before = claim.expires_at
     extension = asked(claim, alice, span)
     claim.refresh_from_db()
@@ -155,7 +155,7 @@ def test_the_owner_hears_of_the_answer_to_what_a_lead_asked_for(running, alice, 
 def test_one_waits_at_a_time_but_what_needs_nobody_goes_on(running, alice):
     claim = running(extension=HOUR)
     asked(claim, alice)
-    with pytest.raises(Conflict, match="alice has already requested an extension of sam until"):
+    with pytest.raises(Conflict, match="You have already requested an extension of sam until"):
         asked(claim, alice, 3 * DAY, key="other")
     assert asked(claim, alice, HOUR, key="short").status == RequestStatus.APPROVED
 
@@ -218,7 +218,7 @@ def test_an_approval_after_the_end_that_was_asked_for_is_too_late(running, alice
 
 def test_an_end_that_is_none_is_refused(running, alice):
     claim = running()
-    with pytest.raises(Invalid, match="anyway; a later time extends it"):
+    with pytest.raises(Invalid, match="Choose a later time"):
         asked(claim, alice, timedelta(0))
 
 

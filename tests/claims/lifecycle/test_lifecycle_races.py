@@ -112,7 +112,7 @@ def test_of_two_wishes_at_once_one_waits_and_the_other_hears_of_it(held, alice, 
     assert made == Extension.objects.get()
     assert made.status == RequestStatus.WAITING
     assert isinstance(refused, Conflict)
-    assert refused.message.split(" until ")[0] == "alice has already requested an extension of sam"
+    assert refused.message.split(" until ")[0] == "You have already requested an extension of sam"
 
 
 def test_one_key_for_two_claims_at_once_extends_one(held, alice, monkeypatch):

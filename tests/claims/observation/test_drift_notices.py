@@ -244,7 +244,7 @@ def test_only_what_is_about_something_and_has_a_title_is_told():
         (drift.REPLACED, "sam was deleted and recreated by somebody else"),
         (drift.REPLACED_AND_EDITED, "sam was recreated with another specification"),
         (drift.EDITED, "sam differs from what was approved"),
-        (drift.UNLABELED, "sam has lost the label of the portal"),
+        (drift.UNLABELED, "sam lost its Dragoman label"),
         (drift.GENERATED_DIFFER, "Claims of sam differ from what was approved"),
     ],
 )

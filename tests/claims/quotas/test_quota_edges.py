@@ -242,7 +242,7 @@ def test_what_is_asked_for_twice_on_the_page_is_409_with_the_reason(client, alic
     assert answer.status_code == 409
     assert (
         answer.context["refusal"].message
-        == "alice has already requested 9. Wait for the decision, or withdraw that request first."
+        == "You have already requested 9. Wait for the decision, or withdraw that request first."
     )
     assert answer.context["row"].quota == quota
     assert QuotaRequest.objects.count() == 1

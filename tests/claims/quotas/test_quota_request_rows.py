@@ -141,7 +141,7 @@ def test_what_waits_for_another_thing_of_the_team_stands_in_no_way(want, train):
     for number, thing in enumerate(things):
         want(key=f"k{number}", **thing)
     for number, thing in enumerate(things):
-        with pytest.raises(Conflict, match="alice has already requested 10"):
+        with pytest.raises(Conflict, match="You have already requested 10"):
             want(key=f"again-{number}", **thing)
     assert QuotaRequest.objects.count() == len(things)
 

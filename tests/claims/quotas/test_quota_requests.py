@@ -164,7 +164,7 @@ def test_what_cannot_be_asked_for(want, requested, said):
 def test_the_same_thing_is_asked_for_once_at_a_time_and_a_key_asks_once(want, alice):
     first = want(key="same")
     assert want(key="same") == first
-    with pytest.raises(Conflict, match="alice has already requested 10"):
+    with pytest.raises(Conflict, match="You have already requested 10"):
         want()
     services.withdraw_quota_request(quota_request=first, by=alice)
     assert want(devices=11) != first

@@ -196,14 +196,15 @@ def test_a_request_has_a_line_for_each_quota_it_counts_against(vision, fra, trai
             "train-80",
             2,
             False,
-            "vision holds 1 of 2 devices of profile train-80; this request needs 2.",
+            "Quota of Vision exceeded by 1: 1 of 2 devices of profile train-80 in use or reserved; "
+            "this request needs 2.",
             urlencode({"quota": profile_quota.pk, "more": 1}),
         ),
         (
             "claims",
             1,
             False,
-            "vision has 1 of 1 claim in use; this request needs 1.",
+            "Quota of Vision exceeded by 1: 1 of 1 claim in use or reserved; this request needs 1.",
             urlencode({"quota": claims_quota.pk, "more": 1}),
         ),
     ]

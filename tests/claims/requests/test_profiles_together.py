@@ -104,7 +104,7 @@ def test_each_card_has_the_verdict_of_its_own_cluster_and_so_has_the_panel(
     for page in (client.get(PANEL, wanted).text, client.get(FORM, wanted).text):
         fits = "All the profiles fit together, on 1 node."
         assert verdict(page, "in-lab-2") == f"fits now {fits}"
-        assert verdict(page, "any") == "fits now lab-2 is chosen: all the profiles fit together, on 1 node."
+        assert verdict(page, "any") == "fits now Uses lab-2: all the profiles fit together, on 1 node."
         assert verdict(page, "in-fra-1") == (
             "no match 16 devices are free, but no single node has enough for one claim. "
             "Even with every device free, no node could take all the profiles."
@@ -207,7 +207,7 @@ def test_of_clusters_where_all_profiles_fit_the_cheapest_is_taken(
         Rate.objects.create(title="x", cluster=cluster, per_hour=price, valid_from=began)
     client.force_login(alice)
     page = client.get(PANEL, request_fields | TOGETHER).text
-    why = "lab-2 is chosen for its price, the lowest of 2 clusters where it fits now"
+    why = "Uses lab-2 for its price, the lowest of 2 clusters where it fits now"
     assert why in verdict(page, "any")
 
 
@@ -217,7 +217,7 @@ def test_cluster_that_has_not_been_read_is_not_taken_before_one_that_fits(
     mirrored(lab, {"a": (1, 1)})
     client.force_login(alice)
     page = client.get(PANEL, request_fields | TOGETHER).text
-    assert verdict(page, "any").startswith("fits now lab-2 is chosen")
+    assert verdict(page, "any").startswith("fits now Uses lab-2")
     assert verdict(page, "in-fra-1") == "no match The cluster has no device class gpu.nvidia.com."
 
 

@@ -59,7 +59,8 @@ def test_over_quota_is_refused_with_the_numbers(ask, vision, fra, train):
     with pytest.raises(QuotaExceeded) as refusal:
         ask(devices=4)
     assert refusal.value.message == (
-        "vision holds 6 of 8 gpu.nvidia.com devices and 1 is reserved; this request needs 4. "
+        "Quota of Vision exceeded by 3: 7 of 8 gpu.nvidia.com devices in use or reserved; "
+        "this request needs 4. "
         "Release a claim of the team, request fewer devices, or ask for more quota."
     )
     assert refusal.value.status == 409
@@ -87,7 +88,9 @@ def test_a_class_without_quota_may_not_be_held_at_all(ask, quota):
 def test_a_quota_of_the_profile_limits_further(ask, vision, train):
     make_quota(vision, 2, profile=train)
     with pytest.raises(
-        QuotaExceeded, match="vision holds 0 of 2 devices of profile train-80; this request needs 3"
+        QuotaExceeded,
+        match="Quota of Vision exceeded by 1: 0 of 2 devices of profile train-80 in use or reserved; "
+        "this request needs 3",
     ):
         ask(devices=3)
     assert ask(devices=2)
@@ -112,7 +115,7 @@ def test_a_rule_approves_at_once_and_is_named_in_the_history(
     claim = ask(profile=profile)
     assert claim.state == ClaimState.APPROVED
     step = claim.history.last()
-    assert (step.by, step.reason) == (None, "notebook v1 requires no approval.")
+    assert (step.by, step.reason) == (None, "Approved automatically (Notebook v1).")
     assert claim.expires_at == claim.decided_at + claim.duration
 
 

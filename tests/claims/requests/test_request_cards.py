@@ -109,11 +109,11 @@ def test_panel_before_a_choice_shows_no_other_team(client, alice, request_fields
     [
         (
             {"matching": 80, "free": 34, "nodes": 9, "most": 8},
-            "fits now 34 of 80 free, at most 8 for one claim.",
+            "fits now 34 of 80 free, up to 8 per claim.",
         ),
         (
             {"matching": 80, "free": 34, "nodes": 9, "most": 1},
-            "not now 34 of 80 free, at most 1 for one claim.",
+            "not now 34 of 80 free, up to 1 per claim.",
         ),
         ({"matching": 80, "free": 0, "nodes": 0, "most": 0}, "not now 0 of 80 free."),
         ({"matching": 0, "free": 0, "nodes": 0, "most": 0}, "no match No device of this profile."),
@@ -132,7 +132,7 @@ def test_each_cluster_has_its_verdict_and_figures(client, alice, lab, train, req
 
 def test_any_that_fits_names_the_cluster_that_it_takes(client, alice, lab, train, request_fields):  # noqa: F811
     client.force_login(alice)
-    taken = "fits now lab-2 is chosen: 34 of 80 free, at most 8 for one claim."
+    taken = "fits now Uses lab-2: 34 of 80 free, up to 8 per claim."
     assert verdict(client.get(PANEL, request_fields | {"cluster": ""}).text, "any") == taken
     stored(lab, train, matching=80, free=0, nodes=0, most=0)
     closest = "not now lab-2 comes closest. You can still send the request: pods wait for devices."

@@ -100,7 +100,7 @@ def test_more_than_the_quota_is_409_with_the_numbers(client, alice, request_fiel
     client.force_login(alice)
     answer = client.post(FORM, request_fields)
     assert answer.status_code == 409
-    assert "7 are reserved; this request needs 2." in answer.text
+    assert "7 of 8 gpu.nvidia.com devices in use or reserved; this request needs 2." in answer.text
     assert "Fine-tuning." in answer.text
 
 
@@ -211,7 +211,10 @@ def test_the_panel_says_what_is_missing(client, alice, request_fields):
 def test_the_panel_says_that_the_quota_does_not_allow_it(client, alice, request_fields, vision, fra):
     make_claim(vision, by=alice, cluster=fra, devices=8)
     client.force_login(alice)
-    assert "8 are reserved; this request needs 2." in client.get(PANEL, request_fields).text
+    assert (
+        "8 of 8 gpu.nvidia.com devices in use or reserved; this request needs 2."
+        in client.get(PANEL, request_fields).text
+    )
 
 
 def test_the_panel_shows_an_outsider_nothing_of_the_team(client, eve, request_fields):
@@ -348,16 +351,16 @@ def kind_of(cluster):
             "2.90",
             "1.00",
             "lab-2",
-            "lab-2 is chosen for its price, the lowest of 2 clusters where it fits now",
+            "Uses lab-2 for its price, the lowest of 2 clusters where it fits now",
         ),
         (
             "1.00",
             "2.90",
             "fra-1",
-            "fra-1 is chosen for its price, the lowest of 2 clusters where it fits now",
+            "Uses fra-1 for its price, the lowest of 2 clusters where it fits now",
         ),
-        ("2.00", "2.00", "fra-1", "fra-1 is chosen: 9 of 80 free"),
-        ("2.90", None, "fra-1", "fra-1 is chosen: 9 of 80 free"),
+        ("2.00", "2.00", "fra-1", "Uses fra-1: 9 of 80 free"),
+        ("2.90", None, "fra-1", "Uses fra-1: 9 of 80 free"),
     ],
 )
 def test_of_clusters_where_it_fits_the_cheapest_is_taken_and_the_page_says_so(

@@ -119,7 +119,7 @@ def test_who_decides_is_told_of_a_request_and_nothing_is_queued(
     key = f"ask:{claim.pk}:lead:{NOON.timestamp():.0f}:{claim.spec_hash[:8]}"
     said = (
         "sam waits for your decision",
-        "alice requests 2 × Train 80, 1 d for vision. Tune. train-80 v1 requires approval by a team lead.",
+        "alice requests 2 × Train 80, 1 d for vision. Tune. Train 80 v1 requires approval by a team lead.",
         f"/approvals/{claim.pk}/",
         True,
     )
@@ -133,7 +133,7 @@ def test_a_rule_approves_at_once_writes_its_decision_and_tells_nobody(
     profile = make_profile("notebook", approval=Approval.AUTOMATIC)
     with django_capture_on_commit_callbacks() as callbacks:
         claim = ask(profile=profile, devices=2, duration=5 * HOUR, reason="Tune.")
-    rule = "notebook v1 requires no approval."
+    rule = "Approved automatically (Notebook v1)."
     decision = ("state", "version", "decided_by_id", "decided_at", "decision_note", "approved_hash")
     row = columns(claim)
     assert [row[name] for name in (*decision, "expires_at")] == [
@@ -199,8 +199,10 @@ def test_all_quotas_that_are_exceeded_are_named_and_nothing_is_written(ask, visi
     with pytest.raises(QuotaExceeded) as refusal:
         ask(devices=3, key="k")
     assert refusal.value.message == (
-        "vision holds 6 of 8 gpu.nvidia.com devices; this request needs 3. "
-        "vision holds 0 of 2 devices of profile train-80; this request needs 3. "
+        "Quota of Vision exceeded by 1: 6 of 8 gpu.nvidia.com devices in use or reserved; "
+        "this request needs 3. "
+        "Quota of Vision exceeded by 1: 0 of 2 devices of profile train-80 in use or reserved; "
+        "this request needs 3. "
         "Release a claim of the team, request fewer devices, or ask for more quota."
     )
     assert (Claim.objects.count(), ClaimCharge.objects.count(), Draft.objects.count()) == (1, 1, 1)

@@ -398,7 +398,10 @@ def test_the_quota_of_the_profile_counts_it_anew(adoption, vision, train, alice,
     if fits:
         assert adopt(**adoption)
     else:
-        said = "vision holds 0 of 4 devices of profile train-80 and 3 are reserved; this claim needs 2."
+        said = (
+            "Quota of Vision exceeded by 1: 3 of 4 devices of profile train-80 in use or reserved; "
+            "this claim needs 2."
+        )
         with pytest.raises(QuotaExceeded) as refused:
             adopt(**adoption)
         assert refused.value.message == said
@@ -410,7 +413,8 @@ def test_a_class_without_a_quota_is_refused_and_two_reasons_are_both_said(adopti
     with pytest.raises(QuotaExceeded) as refused:
         adopt(**adoption)
     assert refused.value.message == (
-        "vision holds 0 of 1 device of profile train-80; this claim needs 2. "
+        "Quota of Vision exceeded by 1: 0 of 1 device of profile train-80 in use or reserved; "
+        "this claim needs 2. "
         "vision has no quota for gpu.nvidia.com devices."
     )
 

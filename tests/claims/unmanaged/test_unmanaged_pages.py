@@ -236,7 +236,7 @@ def test_released_it_is_deleted_as_any_claim(row, root, alice, train, gateway):
 
 def test_two_quotas_of_the_team_are_counted(row, root, alice, train, vision):
     make_quota(vision, 1, profile=train)
-    with pytest.raises(QuotaExceeded, match="of profile train-80; this claim needs 2"):
+    with pytest.raises(QuotaExceeded, match="of profile train-80 in use or reserved; this claim needs 2"):
         adopt(row, root, alice, train)
 
 

@@ -170,7 +170,7 @@ BY_NUMBER = (
     "with the pod, and nobody can change it."
 )
 STRAY = (
-    "It has the label of the portal with the id an-id, but the portal has no claim with this id here. It may "
+    "It has a Dragoman label with the id an-id, but the portal has no claim with this id here. It may "
     "come from another portal, from a copied manifest, or from before this portal's data was restored."
 )
 

@@ -485,7 +485,7 @@ def test_a_lead_adds_a_webhook_in_the_browser_and_sees_its_secret_once(client, v
     hook = Webhook.objects.get()
     shown = client.get(f"/webhooks/{hook.pk}/").text
     assert "whsec_" not in shown
-    assert "Inside the network" not in shown
+    assert "Allow private addresses" not in shown
     refused = client.post("/webhooks/new/?team=vision", {**form, "url": "http://x.example/"})
     assert (refused.status_code, "has to begin with https://" in refused.text) == (422, True)
     saved = client.post(f"/webhooks/{hook.pk}/", {**form, "title": "Builds"}, follow=True)

@@ -120,7 +120,7 @@ def test_an_account_with_a_password_is_never_taken_over(client, rule, issuer, ve
     victim = make_user("victim", email="nina@example.org")
     answer = sign_in(client, issuer, **NINA | {"email_verified": verified})
     assert answer.status_code == 403
-    assert "Sign in as you did before, then link this provider in your profile" in answer.text
+    assert "Sign in as you did before, then link this provider in your account" in answer.text
     assert not victim.memberships.exists()
     assert client.get("/me/").status_code == 302
 

@@ -234,12 +234,12 @@ def test_notices_have_the_utilization_of_the_last_hours_and_open_its_graph(idles
         measure(held, NOON + hour * HOUR, [activity] * 12)
     follow(NOON + 3 * HOUR)
     notice = Notice.objects.get(user=alice)
-    text = "Utilization in each of the last 7 hours: no telemetry, 90 %, 85 %, 50 %, 1 %, no telemetry, 2 %."
+    text = "Utilization of the last 7 hours: mean 46 %, highest 90 %."
     assert f"\n\n{text}\n·▇▇▅▁·▁" in notice.body
     assert notice.url == (f"/claims/{claim.pk}/?range=own&since=2026-11-17&until=2026-11-17#claim-usage")
     follow(NOON + 25 * HOUR)
     notice = Notice.objects.get(user=lena)
-    assert "Utilization in each of the last 24 hours: " in notice.body
+    assert "Utilization of the last 24 hours: " in notice.body
     assert notice.url.endswith("?range=own&since=2026-11-17&until=2026-11-18#claim-usage")
 
 

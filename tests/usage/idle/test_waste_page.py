@@ -175,4 +175,4 @@ def test_the_median_time_to_a_release_is_that_of_released_claims(client, idle, v
         )
     page = page_of(client, alice)
     assert "3 of 4</div>" in page
-    assert "median 3 h after the notice, in November" in page
+    assert "median 3 h later, of idle periods that ended in November" in page

@@ -138,11 +138,6 @@ def share(value: float | None) -> str:
 
 
 def hours(value: Fraction | float) -> str:
-    """Return hours to two digits."""
-    return f"{half_up(value)} h"
-
-
-def short_hours(value: Fraction | float) -> str:
-    """Return hours as reports do: from 100 on without digits."""
+    """Return hours as pages do: from 100 on without digits."""
     exact = half_up(value)
     return f"{exact if exact < 100 else half_up(Fraction(exact), 0):,} h"

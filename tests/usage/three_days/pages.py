@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import partial
 
 from tests.usage.three_days import history
-from tests.usage.three_days.figures import Figure, euros, hours, share, short_hours
+from tests.usage.three_days.figures import Figure, euros, hours, share
 from tests.usage.three_days.history import (
     ALL,
     FORGOTTEN,
@@ -60,7 +60,7 @@ def energy(kilowatt_hours: Fraction | None) -> list[str]:
     if kilowatt_hours is None:
         return []
     kilograms = kilowatt_hours * history.GRAMS / 1000
-    return [f"{half_up(kilowatt_hours):,} kWh", f"{half_up(kilograms):,} kg"]
+    return [hours(kilowatt_hours)[:-1] + "kWh", hours(kilograms)[:-1] + "kg"]
 
 
 def placed(figures: dict[str, list[str]]) -> set[Figure]:
@@ -177,7 +177,7 @@ def split(claim: Claim) -> dict[str, list[str]]:
 
 def claim_status(claim: Claim) -> set[Figure]:
     of, is_open = of_claim(claim), any(work.end is None for work in works_of(claim))
-    figures = {"Status of the claim: Cost so far": [*money(of), hours(of.hours)]}
+    figures = {f"Status of the claim: Cost{' so far' * is_open}": [*money(of), hours(of.hours)]}
     if is_open:
         figures["Status of the claim: Price"] = [euros(history.price_now(claim))]
         figures["Status of the claim: Projected"] = money(projected(claim))
@@ -256,9 +256,9 @@ def team_cost(slug: str, *, in_hours: bool = False) -> set[Figure]:
     }
     for label, (held, _amount) in used_parts(of).items():
         if held:
-            figures[card] += [short_hours(held)] if in_hours else part_money(of, label)
+            figures[card] += [hours(held)] if in_hours else part_money(of, label)
     if of.today.of:
-        figures[card] += [short_hours(of.today.hours)] if in_hours else money(of.today)
+        figures[card] += [hours(of.today.hours)] if in_hours else money(of.today)
     for day, of_day in of.groups(lambda entry: entry.day.isoformat()).items():
         row = f"{card}: {date.fromisoformat(day):%a %-d %b}"
         figures |= {f"{row} / GPU-hours": [hours(of_day.hours)], f"{row} / Cost": money(of_day)}
@@ -373,16 +373,16 @@ def report(of: Sum, by: str, *, is_fleet: bool) -> set[Figure]:
     parts, unpriced = used_parts(of) | parts_of(rest), unpriced_of(of, rest)
     shown = ["Used", "Idle", "Unallocated" if is_fleet else "No telemetry"]
     figures = {
-        f"Totals: {'Fleet' if is_fleet else 'Allocated'}": [euros(whole_money, 0), short_hours(whole_hours)],
+        f"Totals: {'Fleet' if is_fleet else 'Allocated'}": [euros(whole_money, 0), hours(whole_hours)],
         "Totals: Utilization of allocated": [share(of.utilization)],
         "Reconciliation": ["0.00 h"],
-        f"Reconciliation: GPU-hours / {whole}": [short_hours(whole_hours)],
+        f"Reconciliation: GPU-hours / {whole}": [hours(whole_hours)],
         f"Reconciliation: Money / {whole}": [euros(whole_money)],
     }
     for label, (held, amount) in parts.items():
         if held:
             part = small_share(float(held) / float(whole_hours))
-            figures[f"Reconciliation: GPU-hours / {label}"] = [short_hours(held), part]
+            figures[f"Reconciliation: GPU-hours / {label}"] = [hours(held), part]
             figures[f"Reconciliation: Money / {label}"] = [euros(amount)]
             if label in shown:
                 of_money = float(held) / float(whole_hours) if unpriced else float(amount / whole_money)
@@ -405,7 +405,7 @@ def report(of: Sum, by: str, *, is_fleet: bool) -> set[Figure]:
             if held:
                 of_all = float(held) / float(whole_hours) if unpriced else float(amount / whole_money)
                 figures |= {
-                    f"{row}: {label} / GPU-hours": [short_hours(held)],
+                    f"{row}: {label} / GPU-hours": [hours(held)],
                     f"{row}: {label} / Cost": [euros(amount)],
                     f"{row}: {label} / Of fleet": [share(of_all)],
                 }
@@ -456,8 +456,8 @@ def by_day(of: Sum, rest: dict[str, str], whole: str) -> dict[str, list[str]]:
         )
         for label, held in parts.items():
             if held:
-                figures[f"GPU-hours by day: {day:%a %-d %b} / {label}"] = [short_hours(held)]
-                figures["GPU-hours by day"].append(short_hours(held))
+                figures[f"GPU-hours by day: {day:%a %-d %b} / {label}"] = [hours(held)]
+                figures["GPU-hours by day"].append(hours(held))
     return figures
 
 
@@ -470,7 +470,7 @@ def rows(of: Sum, by: str, whole: tuple[Fraction, Decimal | None], *, is_fleet: 
         part = "Of fleet" if label == label_of_all else "Share"
         of_all = group.amount / whole_money if whole_money else group.hours / whole_hours
         figures |= {
-            f"{row} / GPU-hours": [short_hours(group.hours)],
+            f"{row} / GPU-hours": [hours(group.hours)],
             f"{row} / Allocated": money(group),
             f"{row} / Utilization": [share(group.utilization)],
             f"{row} / Energy": energy(group.kilowatt_hours),
@@ -522,7 +522,7 @@ def home_of_admins() -> set[Figure]:
         f"{card}: Whole fleet / Share": ["100 %"],
         card: [
             *money_by_day(of),
-            *[euros(of.amount, 0), share(float(of.hours / whole_hours)), short_hours(of.hours)],
+            *[euros(of.amount, 0), share(float(of.hours / whole_hours)), hours(of.hours)],
             *[share(of.utilization), euros(of.idle * 30 / 18, 0), hours(unpriced_of(of, REST))],
         ],
     }
@@ -562,7 +562,7 @@ def waste(of: Sum) -> set[Figure]:
     return placed(
         {
             "Totals: Idle now": [idle],
-            "Totals: These idle times so far": [euros(idle_cost())],
+            "Totals: Cost since they went idle": [euros(idle_cost())],
             "Totals: Idle in November": [euros(of.idle), share(float(of.idle / of.amount))],
             "Idle claims: forgotten / Idle cost": [euros(idle_cost()), idle],
             "By team: Vision / Idle per hour": [idle],
@@ -580,7 +580,7 @@ def budgets() -> set[Figure]:
             f"{card}: Monthly budgets, November": [euros(BUDGET, 0)],
             f"{card}: Used": [euros(spent, 0)],
             f"{card}: Forecast": [euros(ahead, 0)],
-            f"{card}: Used up": ["100 %"],
+            f"{card}: Exhausted": ["100 %"],
             "Budgets: vision / Amount": [euros(BUDGET)],
             "Budgets: vision / Used": [euros(spent)],
             "Budgets: vision / Share used": [share(budget_share())],
