@@ -127,21 +127,17 @@ class ExtensionPolicy:
                 f"{version.profile.title} v{version.number} allows {in_words(version.max_duration)} in "
                 f"all; it would be {in_words(total)}."
             )
+        usual = (
+            f"{version.profile.title} v{version.number} may be extended by up to {in_words(free)} "
+            "at a time without approval."
+        )
         if span <= free:
-            return (
-                f"{version.profile.title} v{version.number} may be extended by up to {in_words(free)} "
-                "at a time without approval."
-            ), ""
+            return usual, ""
         together = claim.together
         effective_rule = effective_rule_for(claim.team, self.profiles, duration=total, together=together)
         if effective_rule.automatic:
             return effective_rule.sentence, ""
-        if free:
-            return "", (
-                f"Without approval, {version.profile.title} v{version.number} may be extended by "
-                f"{in_words(free)} at a time; this is {in_words(span)}."
-            )
-        return "", effective_rule.sentence
+        return "", usual if free else effective_rule.sentence
 
 
 def duration_start(claim: Claim) -> datetime:

@@ -390,8 +390,7 @@ def test_the_steps_are_the_usual_ones_and_that_of_the_profile_from_now_on(runnin
         (
             {"extension": DAY},
             DAY + HOUR,
-            "needs lars or lena. "
-            "Without approval, Steady Sam v1 may be extended by 1 d at a time; this is 1 d 1 h.",
+            "needs lars or lena. Steady Sam v1 may be extended by up to 1 d at a time without approval.",
         ),
         (
             {"max_duration": 2 * DAY, "extension": 9 * DAY},

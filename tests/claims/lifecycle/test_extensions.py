@@ -51,7 +51,7 @@ def asked(claim, alice, span=2 * DAY, **fields):
     ("limits", "span", "at_once", "why"),
     [
         ({"extension": DAY}, DAY, True, "may be extended by up to 1 d at a time without approval"),
-        ({"extension": DAY}, DAY + HOUR, False, "by 1 d at a time; this is 1 d 1 h"),
+        ({"extension": DAY}, DAY + HOUR, False, "by up to 1 d at a time without approval"),
         ({}, HOUR, False, "requires approval by a team lead"),
         ({"extension": 30 * DAY}, 13 * DAY, True, "up to 30 d"),
         ({"extension": 30 * DAY}, 13 * DAY + HOUR, False, "allows 14 d in all; it would be 14 d 1 h"),
