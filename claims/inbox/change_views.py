@@ -200,8 +200,9 @@ def bulk_row(preview: DecisionPreview) -> BulkRow:
     if isinstance(request, Claim):
         impact = claim_impact(request)
         return BulkRow(preview, impact, impact.kinds, request.devices * request.parallel, request.duration)
-    claim = request.claim
-    kinds = kinds_for(claim.cluster_id, current_snapshot(claim.cluster), claim.spec)
+    claim, cluster = request.claim, request.claim.cluster
+    snapshot = current_snapshot(cluster, (cluster.revision, cluster.version))  # read with the claim
+    kinds = kinds_for(cluster.pk, snapshot, claim.spec)
     longer = max(request.until - (claim.expires_at or request.previous_end), timedelta())
     return BulkRow(preview, None, kinds, claim.devices * claim.parallel, longer)
 

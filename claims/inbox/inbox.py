@@ -221,7 +221,7 @@ class Inbox:
         if slug := self.search.profile:
             condition &= Q(claim__in=Claim.objects.with_profile(slug))
         related = (
-            *("claim__team", "claim__profile_version__profile", "claim__requested_by"),
+            *("claim__team", "claim__cluster", "claim__profile_version__profile", "claim__requested_by"),
             *("requested_by", "decided_by"),
         )
         return Extension.objects.visible_to(self.user).filter(condition).select_related(*related)
