@@ -77,7 +77,7 @@ def test_a_member_decides_while_the_lead_is_away(people):
     form.get_by_label("From").fill(f"{now - timedelta(days=1):%Y-%m-%dT%H:%M}")
     form.get_by_label(re.compile(r"^\s*To\b")).fill(f"{now + timedelta(days=2):%Y-%m-%dT%H:%M}")
     form.get_by_role("button", name="Save delegation").click()
-    expect(aylin.page.get_by_text("Jonas decides for you in Vision")).to_be_visible()
+    expect(aylin.page.get_by_text("Jonas decides for you in vision")).to_be_visible()
 
     jonas.opens_request("while-away")
     expect(jonas.page.get_by_text("You decide as delegate of Aylin.")).to_be_visible()

@@ -191,7 +191,7 @@ def test_lead_creates_and_ends_a_delegation(client, lena, mira, claim):
     client.force_login(lena)
     page = client.post(AWAY, {"team": "vision", "to": "mira", **span()}, follow=True).text
     assert "mira is now your delegate in vision." in page
-    assert "mira decides for you in Vision" in page
+    assert "mira decides for you in vision" in page
     row = Delegation.objects.get()
     client.force_login(mira)
     assert "sam2" in client.get(reverse("claims:approvals")).text
