@@ -161,8 +161,8 @@ class InvitationViewSet(
     @extend_schema(request=InvitationIn, responses={201: SentInvitationOut})
     def create(self, request: Request) -> Response:
         """
-        Invite an address by email. Inviting it again renews the link, the earlier one ends, and a role that is
-        left out stays.
+        Invite an address by email. Inviting it again renews the link, the earlier one ends, and a role that
+        is left out stays.
         """
         invited, fields = self.get_queryset(), InvitationIn.of(request).validated_data
         slug = fields["team"]
