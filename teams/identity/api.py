@@ -308,7 +308,8 @@ class GroupRuleViewSet(
 def _rule_fields(request: Request, rule: GroupRule | None = None) -> dict[str, Any]:
     """Return the arguments of `save_rule`. Raises Invalid for what does not exist."""
     fields = GroupRuleIn.of(request).validated_data
-    if rule is not None and request.data.get("team", "") is not None:  # null: platform admins, without a role
+    team_sent = request.data.get("team", "") if isinstance(request.data, dict) else ""
+    if rule is not None and team_sent is not None:  # null: platform admins, without a role
         fields = GroupRuleIn.of(request, GroupRuleOut(rule).data).validated_data
     provider = IdentityProvider.objects.filter(slug=fields["provider"]).first()
     if provider is None:
