@@ -249,9 +249,8 @@ def applied_rule(row: ApprovalRule | None, version: ProfileVersion) -> Rule:
 
 
 def rule_name(row: ApprovalRule) -> str:
-    if row.team_id and row.profile_id:
-        return f"The rule of {row.team.title} for {row.profile.title}"
-    return f"The rule of {row.team.title}" if row.team_id else f"The rule for {row.profile.title}"
+    of_team = f" of {row.team.title}" if row.team else ""
+    return f"The rule{of_team}" + (f" for {row.profile.title}" if row.profile else "")
 
 
 def approver_label(approval: str) -> str:

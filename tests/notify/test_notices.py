@@ -74,7 +74,7 @@ def test_every_notice_of_claims_names_its_team():
     ]
     assert len(calls) > 20
     # For platform admins; for who is not in it any more; with that of the claim, unless it is said.
-    of_no_team = {"credential_expiry.py", "leaving.py", "notices.py"}
+    of_no_team = {"notices.py"}
     assert {call[0] for call in calls if "team_id" not in call[2]} == of_no_team
 
 

@@ -120,8 +120,11 @@ def test_bulk_decision_and_extension_cost_what_the_card_says(client, lena, alice
     rate("H100", "4.00")
     rate("L4", "1.00")
     now = timezone.now()
-    running = {"state": ClaimState.PROVISIONED, "decided_at": now, "expires_at": now + DAY}
-    longer = make_extension(make_claim(vision, by=alice, cluster=fra, devices=1, **running))
+    running = make_claim(
+        vision, by=alice, cluster=fra, devices=1,
+        state=ClaimState.PROVISIONED, decided_at=now, expires_at=now + DAY,
+    )  # fmt: skip
+    longer = make_extension(running)
     (most,) = re.findall(r"at most €[\d,.]+\d", card(client, lena, claim))
     page = client.get(reverse("claims:bulk_decisions"), {"claim": claim.pk, "extension": longer.pk}).text
     assert most in page
