@@ -46,8 +46,8 @@ PATHS = {
 UNDECIDED = (S.REQUESTED, S.WITHDRAWN, S.EXPIRED)
 
 INSERT_TRANSITIONS = """
-INSERT INTO claims_transition (claim_id, team_id, source, via, "values", old, new, reason, by_id, at)
-SELECT c.id, c.team_id, 'web', '', '[]', w.old, w.new, 'recorded',
+INSERT INTO claims_transition (claim_id, team_id, source, via, "values", old, new, action, reason, by_id, at)
+SELECT c.id, c.team_id, 'web', '', '[]', w.old, w.new, 'claim.' || w.new, 'recorded',
   CASE WHEN w.new = 'requested' THEN c.requested_by_id
   WHEN w.new IN ('approved', 'denied') THEN c.decided_by_id END,
   c.created_at + (c.state_since - c.created_at) * w.part

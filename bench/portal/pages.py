@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from django.db import connection
@@ -59,7 +60,7 @@ def portal_process(*, is_worker: bool = False) -> Iterator[None]:
     if is_worker:
         exempt_permanent_objects()
     else:
-        when_ready(None)
+        when_ready(SimpleNamespace(LISTENERS=()))
     try:
         yield
     finally:

@@ -72,8 +72,11 @@ def test_editor_shows_and_saves_the_purpose(client, root):
 def test_api_takes_and_returns_the_purpose(root):
     api = APIClient()
     api.force_authenticate(root)
-    body = {"slug": "train", "title": "Train", "spec": make_spec(), "purpose": "inference"}
-    assert api.post("/api/v1/profiles/", body, format="json").json()["purpose"] == "inference"
+    body = {"title": "Train", "spec": make_spec(), "purpose": "inference"}
+    assert (
+        api.post("/api/v1/profiles/", {"slug": "train", **body}, format="json").json()["purpose"]
+        == "inference"
+    )
     address = "/api/v1/profiles/train/"
     assert api.put(address, body | {"purpose": "tests"}, format="json").json()["purpose"] == "tests"
     assert stored() == ("tests", 1)
