@@ -450,6 +450,8 @@ def exceeded_sentence(usage: QuotaUsage, needs: int, subject: str) -> str:
     """Return by how much a request, or a claim to adopt, exceeds the quota."""
     lacks = usage.used + needs - usage.limit
     used = f"{usage.used} of {_of_limit(usage.quota, usage.limit)} in use or reserved"
+    if usage.unmanaged:
+        used = f"{used}, {usage.unmanaged} of them unmanaged"
     return f"Quota of {usage.team.title} exceeded by {lacks}: {used}; this {subject} needs {needs}."
 
 

@@ -99,7 +99,7 @@ TABLE: dict[str, Row] = {
     },
     "claims:accept remade": {"accept": ADMIN, 403: TEAM - ADMIN, **HIDDEN},
     "claims:bulk_actions?claim={held}&action=release": {"bulk_actions": THEIRS},
-    "claims:request?profile=train-80&team=vision&cluster=fra-1&devices=200": {
+    "claims:request?profile=train-80&team=vision&cluster=fra-1&devices=4&delivery=template&parallel=60": {
         **{"request": MEMBERS | OUTSIDER, "quota_request_new": MEMBERS},
         **{"request_import": MEMBERS | OUTSIDER, "request_like_last": MEMBERS | OUTSIDER},
         **{"drafts": ASKER, 403: VIEWER},

@@ -97,7 +97,7 @@ def test_what_is_made_by_hand_counts_in_the_portal(kept, admin, gateway, namespa
     kept()
     by_hand(admin, namespace, "by-hand", 6)
     sync_once(fra, gateway)
-    with pytest.raises(QuotaExceeded, match="plus 6 unmanaged"):
+    with pytest.raises(QuotaExceeded, match="6 of them unmanaged"):
         ask(devices=3)
 
 
