@@ -112,7 +112,9 @@ def test_a_request_over_quota_is_refused_with_the_numbers_and_loses_no_input(peo
     mira = people("engineer")
     mira.ask("train-80g", "too-many", devices=8, template=8, reason="Sixty-four at once.")
     refusal = mira.page.get_by_role("alert")
-    expect(refusal).to_contain_text(re.compile(r"Quota of Vision exceeded by \d+: \d+ of \d+ gpu\.nvidia\.com devices"))
+    expect(refusal).to_contain_text(
+        re.compile(r"Quota of Vision exceeded by \d+: \d+ of \d+ gpu\.nvidia\.com devices")
+    )
     expect(refusal).to_contain_text("this request needs 64")
     expect(mira.page.get_by_label("Claim name")).to_have_value("too-many")
     expect(mira.page.get_by_label("Purpose")).to_have_value("Sixty-four at once.")
