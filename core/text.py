@@ -64,7 +64,7 @@ def quantity(value: Decimal | float | None) -> str:
     """Return hours, kWh or kg as "45,310", below 100 with two digits; "" for None."""
     if value is None:
         return ""
-    exact = Decimal(value)
+    exact = Decimal(str(value))
     return f"{exact.quantize(Decimal('0.01') if abs(exact) < 100 else Decimal(1), ROUND_HALF_UP):,}"
 
 

@@ -12,7 +12,7 @@ from django.test import Client
 from core.addresses import literal, reason_to_refuse
 from core.text import is_text, one_line
 from portal.openapi import METHODS, description, examples, resolved
-from tests.factories import make_user
+from tests.factories import make_user, sign_in_just_now
 from tests.fakes import FakeGateway
 from tests.portal.every_address import address, one_of_everything
 
@@ -63,7 +63,7 @@ def operations() -> Iterator[tuple[str, str, list[Any]]]:
 def test_half_of_a_character_in_any_field_of_the_api_is_422(db, monkeypatch):
     monkeypatch.setattr("inventory.clusters.KubeGateway", lambda _credentials: FakeGateway())
     known, root, nobody = one_of_everything(), Client(raise_request_exception=False), Client()
-    root.force_login(make_user("admin", admin=True))
+    sign_in_just_now(root, make_user("admin", admin=True))
     wrong, sent = [], 0
     for method, path, bodies in operations():
         route = re.sub(r"\{(\w+)\}", r"<str:\1>", path.removeprefix("/"))

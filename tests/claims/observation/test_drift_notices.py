@@ -148,7 +148,7 @@ def test_a_label_that_somebody_took_or_changed_is_told(claim_in, mirror, owner, 
     mirror.claim("sam", claim)
     label(claim, owner)
     text = (
-        "The portal's label was removed from ResourceClaim sam. The portal still finds it by its UID; "
+        "ResourceClaim sam lost its Dragoman label. The portal still finds it by its UID; "
         "policies and reports that use the label do not."
     )
     assert trouble(claim) == Drift("unlabeled", text, about)
@@ -287,7 +287,7 @@ def test_a_settled_claim_shows_the_trouble_as_its_problem_and_no_more_once_it_is
     mirror.claim("sam", claim)
     label(claim, "")
     reconcile.reconcile_claim(claim.pk)
-    assert Claim.objects.get(pk=claim.pk).problem.startswith("The portal's label was removed")
+    assert Claim.objects.get(pk=claim.pk).problem.startswith("ResourceClaim sam lost its Dragoman label.")
     assert Notice.objects.count() == 2
     mirror.claim("sam", claim)
     reconcile.reconcile_claim(claim.pk)

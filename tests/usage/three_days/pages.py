@@ -624,12 +624,12 @@ def team(slug: str) -> set[Figure]:
             f"{row} / Cost": money(group),
             f"{row} / Utilization": [share(group.utilization)],
             f"{row} / Idle cost": part_money(group, "Idle"),
-            f"{row} / ": part_money(group, "Idle"),  # of a phone
+            f"{row} / ": [hours(group.hours), *part_money(group, "Idle")],  # of a phone
         }
     figures[f"Members: {slug.title()} / "].append(share(of.utilization))
     if slug == "vision":
         figures |= vision_budget() | own_claim(FORGOTTEN, "Live claims")
-        figures["Members: lena / GPU-hours"] = ["0.00 h"]
+        figures |= dict.fromkeys(("Members: lena / GPU-hours", "Members: lena / "), ["0.00 h"])
         del figures["Cost"]  # the banner of the page of costs
     return placed(figures)
 
