@@ -73,8 +73,15 @@ class Person:
         expect(self.page.locator("h1 + .dg-badge")).to_have_text(re.compile(text))
 
     def snippet(self, title: str) -> dict:
-        """Return what the tab of that title shows, as its reader would paste it."""
-        self.page.get_by_label("Snippets").get_by_role("link", name=title, exact=True).click()
+        """Return what the tab of that title shows, of whichever use, as its reader would paste it."""
+        uses = self.page.get_by_label("Uses").get_by_role("link")
+        tab = self.page.get_by_label("Snippets").get_by_role("link", name=title, exact=True)
+        for number in range(uses.count()):
+            if tab.count():
+                break
+            uses.nth(number).click()
+            expect(uses.nth(number)).to_have_attribute("aria-current", "true")
+        tab.click()
         code = self.page.locator("#snippets pre")
         expect(code).to_contain_text(f"kind: {title}")
         return yaml.safe_load(code.inner_text())

@@ -417,7 +417,6 @@ def test_page_shows_the_parts_and_the_rows(client, root, claim, fra):
     assert "vision" in text.lower()
     assert "whole fleet, November 2026" in text
     assert "Adds up, difference 0 h and 0.00" in text
-    assert "a claim that waits for a pod holds nothing and costs nothing" in text
 
 
 def test_page_of_many_claims_has_the_queries_of_one(client, root, claim, vision, alice, fra):

@@ -426,7 +426,7 @@ def test_the_page_proposes_the_shortest_step_that_needs_nobody(client, alice, cl
 )
 def test_a_typed_end_is_judged_to_the_minute(client, alice, claim, typed, at_once):
     client.force_login(alice)
-    way = client.get(f"{address('extend', claim)}?until={typed}").context["typed"]
+    way = client.get(f"{address('extend', claim)}?until={typed}").context.get("option")
     assert (way and way.at_once) is at_once
 
 

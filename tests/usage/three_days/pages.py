@@ -629,7 +629,7 @@ def team(slug: str) -> set[Figure]:
     figures[f"Members: {slug.title()} / "].append(share(of.utilization))
     if slug == "vision":
         figures |= vision_budget() | own_claim(FORGOTTEN, "Live claims")
-        figures |= dict.fromkeys(("Members: lena / GPU-hours", "Members: lena / "), ["0.00 h"])
+        figures |= {key: ["0.00 h"] for key in ("Members: lena / GPU-hours", "Members: lena / ")}
         del figures["Cost"]  # the banner of the page of costs
     return placed(figures)
 
