@@ -6,10 +6,11 @@ from itertools import product
 from uuid import UUID
 
 import pytest
+from django.db.models import Count, Min
 from django.test import RequestFactory
 from django.utils import timezone
 
-from claims.approvals.pending import backlog
+from claims.approvals.pending import Backlog, waiting_for
 from claims.models import Claim, Delegation
 from claims.states import ClaimState
 from core.prepared import Prepared
@@ -86,7 +87,8 @@ def test_counts_of_the_frame_are_those_of_their_subjects(request, vision, alice,
     user = User.objects.get(username=person)
     live = Claim.objects.live() if user.is_superuser else Claim.objects.live().filter(requested_by=user)
     counts = counts_for(RequestFactory().get("/"), user)
-    assert counts == Counts(live.count(), backlog(user), unread_count(user))
+    waiting = Backlog(**waiting_for(user).aggregate(count=Count("pk"), oldest=Min("requested_at")))
+    assert counts == Counts(live.count(), waiting, unread_count(user))
     assert any((counts.live, counts.undecided.count))
 
 

@@ -5,8 +5,6 @@ from itertools import count
 from random import Random
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from claims import tasks
@@ -385,35 +383,6 @@ def test_rows_match_the_plain_computation_after_random_operations(seed, fra, vis
             assert ids == plainly_waiting_for(user), (operation, user)
             pairs += len(ids)
     assert pairs > 30
-
-
-# What reading costs.
-
-
-@pytest.mark.parametrize("person", ["lena", "root", "alice", "eve"])
-def test_backlog_costs_one_query_for_1_and_for_300_requests(request, vision, fra, train, alice, person):
-    user = request.getfixturevalue(person)
-
-    def queries():
-        with CaptureQueriesContext(connection) as captured:
-            pending.backlog(user)
-        return len(captured)
-
-    claim = make_claim(vision, by=alice, cluster=fra, profile=train)
-    assert queries() == 1
-    copies(claim, 299)
-    assert queries() == 1
-    assert pending.backlog(user).count == (300 if person == "lena" else 0)
-
-
-def copies(claim, number):
-    """Add so many undecided claims like this one, and their rows."""
-    fields = {field.attname: getattr(claim, field.attname) for field in Claim._meta.concrete_fields}
-    del fields["id"]
-    Claim.objects.bulk_create(
-        Claim(**fields | {"name": f"{claim.name}-{n}", "key": f"copy-{n}"}) for n in range(number)
-    )
-    pending.refresh()
 
 
 # Repair.
