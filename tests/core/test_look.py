@@ -246,7 +246,7 @@ def test_on_a_phone_the_menu_opens_and_closes(window):
 
 def test_the_first_tab_offers_to_skip_to_the_content(window):
     page = window()
-    page.goto("/look/")
+    page.goto("/me/")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
 

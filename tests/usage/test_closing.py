@@ -162,7 +162,7 @@ def test_page_csv_api_report_focus_and_home_agree_on_corrections(client, october
     assert "correction of October 2026" in client.get(reverse("usage:team", args=["vision"])).content.decode()
     rows = csv.reader(client.get("/report/?month=2026-11&format=csv").getvalue().decode().splitlines())
     assert ["correction", vision.title] in [one[:2] for one in rows]
-    assert client.get(reverse("team", args=["vision"])).context["use"].month.amounts == minus
+    assert client.get(reverse("team", args=["vision"])).context["month"].total.amounts == minus
 
 
 @pytest.mark.parametrize("later", [timedelta(0), 2 * DAY])  # booked on a day that is not stored yet, or is
