@@ -30,7 +30,7 @@ LIFETIMES = (
     (365, "1 year"),
 )
 ALL_TEAMS = "All my teams"
-TO_COME = "ends now", "for 1 h", "for 1 day", "for 7 days"
+TO_COME = "Ends now", "For 1 h", "For 1 day", "For 7 days"
 
 
 class ReachForm(forms.Form):

@@ -332,7 +332,7 @@ CELLS: dict[str, Callable[[Any, Mapping[str, str]], SafeString]] = {
         _places(team.summary.places) or markup('<span class="dg-3">none: it cannot request</span>'),
     ),
     "claims": lambda team, to: markup(
-        '<td class="dg-n o5" data-l="Live claims"><a href="{}?team={}">{}</a></td>',
+        '<td class="dg-n o5" data-l="Live claims"><a href="{}?team={}&amp;state=live">{}</a></td>',
         *(to["claims"], team.slug, team.summary.live_claims),
     ),
     "held": _held,

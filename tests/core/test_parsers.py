@@ -5,7 +5,7 @@ import json
 import pytest
 
 from core.problems import MAX_LEVELS, levels
-from tests.factories import make_user
+from tests.factories import make_user, sign_in_just_now
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "/api/v1/tokens/"
@@ -13,7 +13,7 @@ ADDRESS = "/api/v1/tokens/"
 
 @pytest.fixture
 def post(client):
-    client.force_login(make_user("alice"))
+    sign_in_just_now(client, make_user("alice"))
     return lambda body: client.post(ADDRESS, body, content_type="application/json")
 
 

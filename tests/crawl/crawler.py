@@ -139,7 +139,7 @@ class Crawl:
                 self._follow(visit, ways[:1] if as_it_stands else ways, always=True)
         for link, number in checks.figures(page):
             path = joined(visit.path, known.counted(link, self.who))
-            if path and matched(path):
+            if path and matched(path) and link["id"] != "bell":  # notices that are opened are read
                 self._figures.append((Visit(path, visit.path, always=True), number, link.text))
 
     def _follow(self, visit: Visit, found: Iterator[Found] | list[Found], *, always: bool = False) -> None:

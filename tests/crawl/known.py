@@ -166,7 +166,7 @@ OF_IDLE_CLAIMS = {"claims/<uuid:claim_id>/snooze/", "waste/bulk/"}
 
 
 # A number of the frame is of a part of the list that it stands beside: which part.
-OF_FRAME = {"/claims/": "?state=live&who=me", "/me/notices/": "?show=unread"}
+OF_FRAME = {"/claims/": "?state=live&who=me"}
 
 
 def counted(link: Element, who: str) -> str:

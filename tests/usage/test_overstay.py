@@ -61,7 +61,7 @@ def page_of(client, person, address=OVERSTAY):
 
 def test_an_ended_claim_shows_its_pods_and_what_they_cost_since_its_end(client, claim, alice):
     page = page_of(client, alice)
-    for part in ("old-train", "old-train-0", "2 h ago", "€6.00", "€3.00", "Let pods run"):
+    for part in ("old-train", "old-train-0", "2 h ago", "€6.00", "€3.00", "Pods keep running"):
         assert part in page
     assert "Evict…" not in page  # the policy is to let them run
     claim.cluster.end_policy = EndPolicy.ASK

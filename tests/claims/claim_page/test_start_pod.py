@@ -93,9 +93,11 @@ def test_start_button_exists_only_for_a_usable_claim_of_the_demo(client, alice, 
     assert STARTED == []
 
 
-@pytest.mark.parametrize("query", ["?snippet=job", "?snippet=kubectl", "?image=two%20words"])
-def test_start_button_stands_beside_the_pod_that_it_starts_alone(client, alice, claim, query):
-    assert "Start it here" not in page_of(client, alice, claim, query)
+@pytest.mark.parametrize(
+    ("query", "stands"), [("?snippet=job", True), ("?snippet=kubectl", True), ("?image=two%20words", False)]
+)
+def test_start_button_stands_beside_every_snippet_with_valid_options(client, alice, claim, query, stands):
+    assert ("Start it here" in page_of(client, alice, claim, query)) == stands
 
 
 def test_start_with_options_that_are_refused_starts_nothing(client, alice, claim):
