@@ -120,7 +120,8 @@ def test_budget_that_asks_for_approval_makes_an_extension_wait_for_a_lead(runnin
     used(make_budget(vision, at_limit=AtLimit.APPROVAL), 970)
     option = ExtensionPolicy(claim, by=alice).option(claim.expires_at + DAY)
     assert not option.at_once
-    assert option.summary.startswith("needs ") and "lena" in option.summary
+    assert option.summary.startswith("needs ")
+    assert "lena" in option.summary
     assert option.why.endswith("this extension may cost €48.00. It needs the approval of a lead.")
     extension = extended(claim, alice)
     assert extension.status == RequestStatus.WAITING
