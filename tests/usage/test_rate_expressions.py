@@ -258,13 +258,13 @@ def test_page_shows_the_preview_and_saves_nothing(client, root, fra):
     assert 'device.capacityType == ""spot""' in listed
 
 
+MISTYPED = {"title": "H100", "per_hour": "1", "currency": "EUR", "driver": "gpu.nvida.com"}
+
+
 def test_page_asks_once_before_it_saves_a_rate_that_no_device_has(client, root, fra):
     add_basis(fra, SPOT, devices=3)
     client.force_login(root)
-    form = {
-        "title": "H100", "per_hour": "1", "currency": "EUR", "valid_from": "2026-12-01T00:00",
-        "driver": "gpu.nvida.com",
-    }  # fmt: skip
+    form = MISTYPED | {"valid_from": "2026-12-01T00:00"}
     asked = client.post(reverse("usage:rate_new"), form)
     assert asked.status_code == 422
     assert "None of the 3 devices of the clusters matches this rate now." in asked.text
@@ -277,10 +277,7 @@ def test_page_asks_once_before_it_saves_a_rate_that_no_device_has(client, root, 
 def test_the_api_asks_before_it_saves_a_rate_that_no_device_has(client, root, fra):
     add_basis(fra, SPOT, devices=3)
     client.force_login(root)
-    sent = {
-        "title": "H100", "per_hour": "1", "currency": "EUR", "valid_from": "2036-12-01T00:00:00Z",
-        "driver": "gpu.nvida.com",
-    }  # fmt: skip
+    sent = MISTYPED | {"valid_from": "2036-12-01T00:00:00Z"}
     asked = client.post("/api/v1/rates/", sent, "application/json")
     assert (asked.status_code, asked.json()["code"]) == (422, "unknown-name")
     assert "None of the 3 devices" in asked.json()["detail"]
