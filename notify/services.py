@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.db.models.signals import post_delete
 from django.dispatch import receiver
+from django.urls import reverse
 from django.utils import timezone
 
 from core.limits import limiting_team
@@ -79,11 +80,11 @@ def tell_of_refused_end(*, person: User, by: str, **_: Any) -> None:
     notify(
         others,
         kind=NoticeKind.PLATFORM,
-        key=f"end-refused-{person.pk}-{timezone.now():%Y-%m-%d}",
+        key=f"end-refused:{person.pk}:{timezone.now():%Y-%m-%d}",
         title=f"{by} ends {person.label}, who keeps their account here",
         body=f"It may not end this account: {person.username} was made platform admin or break-glass account "
         "in the portal. If they have left, end that and deactivate the account.",
-        url=f"/people/{person.pk}/",
+        url=reverse("setup:person", args=[person.pk]),
         important=True,
     )
 
