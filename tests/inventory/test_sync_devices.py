@@ -256,7 +256,7 @@ def both(fake, *, equal, nodes=("node-a", "node-b")):
 
 
 def rows_of_pool():
-    rows = Device.objects.present().filter(pool="gpus").with_state().order_by("node_name")
+    rows = Device.objects.present().filter(pool="gpus").with_state().order_by("node_name", "name")
     return [(row.node_name, row.name, row.state, row.pool_complete) for row in rows]
 
 

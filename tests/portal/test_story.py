@@ -4,13 +4,12 @@ from datetime import timedelta
 
 import pytest
 from django.db.models import Sum
-from django.utils import timezone
 
 from claims.models import Allocation, Claim
 from claims.states import ClaimState
 from inventory.models import FleetSpan
 from teams.models import User
-from usage.daily import utc_day
+from usage.daily import stored_until
 from usage.fleet_report import Period, fleet_days
 
 DAY = timedelta(days=1)
@@ -32,8 +31,9 @@ def test_a_change_to_the_story_is_gone_in_the_next_test(time):
 
 def test_managed_share_of_held_gpus_is_plausible_on_each_day():
     """The story goes on to its last day: neither do others suddenly hold everything, nor the portal."""
-    today = utc_day(timezone.now())
-    days = fleet_days(Period(today - 10 * DAY, today))  # those that are stored
+    end = stored_until()  # of today, or in the first hours of yesterday
+    assert end is not None
+    days = fleet_days(Period(end - 10 * DAY, end))
     held = {day: float(parts.allocated.held) for day, parts in days.items()}
     shares = {day: held[day] / (held[day] + float(parts.unmanaged.held)) for day, parts in days.items()}
     assert len(shares) == 10

@@ -424,7 +424,7 @@ def test_refused_eviction_raises_nothing(due, gateway):
 @pytest.mark.parametrize(
     ("value", "banner", "then", "action"),
     [
-        ("run", "The end policy is to pods keep running", "End its pods when their work is done.", ""),
+        ("run", "The end policy lets pods run", "End its pods when their work is done.", ""),
         ("ask", "The owner or a lead may evict.", "End its pods when their work is done.", "Evict…"),
         ("evict", "save the work before.", "The portal evicts its pods.", ""),
     ],
