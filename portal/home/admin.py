@@ -55,7 +55,7 @@ from inventory.models import Cluster, FleetCount
 from inventory.states import DeviceState, DeviceUse
 from teams.models import User, label_of
 from usage.cost import HOUR, Cost
-from usage.daily import DAY, utc_day
+from usage.daily import DAY, stored_until, utc_day
 from usage.fleet_report import FleetParts, Period, fleet_days
 from usage.models import Collection
 from usage.rates import PriceGroup, RateCard, device_prices
@@ -286,9 +286,10 @@ class MonthSoFar:
 
 
 def month_so_far(now: datetime) -> MonthSoFar | None:
-    """Return the month until yesterday, None on its first day or before any day is stored; one query."""
-    month, today = Month.current(now), utc_day(now)
-    by_day, days = fleet_days(Period(month.first, today)), (today - month.first).days
+    """Return the stored days of the month, None on its first day or before any day is stored."""
+    month = Month.current(now)
+    end = min(stored_until() or month.first, utc_day(now))
+    by_day, days = fleet_days(Period(month.first, end)), (end - month.first).days
     parts = FleetParts()
     for of_day in by_day.values():
         parts.add(of_day)
@@ -297,7 +298,7 @@ def month_so_far(now: datetime) -> MonthSoFar | None:
     whole = (month.next.first - month.first).days
     amounts = {currency: amount * whole // days for currency, amount in parts.idle.exact.items()}
     return MonthSoFar(
-        month, parts, list(by_day.items()), today - DAY, Cost(parts.idle.held * whole // days, 0, amounts)
+        month, parts, list(by_day.items()), end - DAY, Cost(parts.idle.held * whole // days, 0, amounts)
     )
 
 

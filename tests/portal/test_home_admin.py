@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from html import unescape
 from typing import Any
 
 import pytest
-import time_machine
 from django.urls import reverse
 from django.utils import timezone
 
@@ -34,7 +33,7 @@ from tests.usage.test_collect import mirrored
 from usage.collect import idle_kinds, note_uses
 from usage.cost import CURRENCY_UNIT, DEVICE_HOUR, UsageInterval, per_hour
 from usage.daily import utc_day
-from usage.models import Collection, DailySum
+from usage.models import Collection, DailySum, StoredDays
 from usage.rates import RateCard
 from usage.samples import BUCKET, bucket_start
 
@@ -128,9 +127,12 @@ def test_cost_is_the_most_that_a_request_may_cost(home, root, alice, vision, fra
     assert "alice vision €139.20 lena" in words(home(root), 'id="waiting-title"')
 
 
-@time_machine.travel(datetime(2026, 11, 17, 12, tzinfo=UTC), tick=False)
-def test_month_shows_the_parts_of_the_fleet_that_add_up(home, root, fra):
-    day = utc_day(timezone.now()) - timedelta(days=1)
+@pytest.mark.parametrize(("time", "waiting"), [("17 12:00", 0), ("18 00:30", 1)])
+def test_month_shows_parts_of_the_stored_days_that_add_up(home, root, fra, time, waiting, time_machine):
+    time_machine.move_to(datetime.strptime(f"2026-11-{time} +0000", "%Y-%m-%d %H:%M %z"), tick=False)
+    day = date(2026, 11, 16)
+    assert utc_day(timezone.now()) - day == timedelta(days=1 + waiting)
+    StoredDays.objects.create(pk=1, until=day + timedelta(days=1))
     sums = dict.fromkeys(("unpriced", "unpriced_measured", "unpriced_used"), 0)
     hour = DEVICE_HOUR
     DailySum.objects.create(
@@ -145,6 +147,7 @@ def test_month_shows_the_parts_of_the_fleet_that_add_up(home, root, fra):
             amount=hours * CURRENCY_UNIT, amount_measured=0, amount_used=0,
         )  # fmt: skip
     shown = words(home(root), 'id="month-title"')
+    assert "whole days until 16 Nov (UTC)" in shown
     assert "Used €6 7 % Idle while held €2 2 % No telemetry €2 2 %" in shown
     assert "Out of service €50 56 % Unallocated €30 33 % Whole fleet €90 100 %" in shown
 
@@ -300,7 +303,7 @@ def test_queries_of_the_admin_do_not_grow(
 ):
     store_counts(changed_only=False)
     home(root)
-    with django_assert_max_num_queries(15) as before:
+    with django_assert_max_num_queries(16) as before:
         client.get("/")
     for number in range(20):
         make_claim(vision, by=alice, cluster=fra, name=f"more-{number}")

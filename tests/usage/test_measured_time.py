@@ -92,7 +92,7 @@ def test_own_idle_cost_is_unknown_where_nothing_was_measured(claim, vision, alic
 
 
 def test_waste_of_the_month_is_that_of_what_was_measured(unequal):
-    assert idle_in_month(None, NOON) == ("€168.33", "70 % of the cost")
+    assert idle_in_month(None, NOON) == ("€168.33", "70 % of the cost of claims", NOON.date() - DAY)
 
 
 def test_opencost_has_the_efficiency_of_what_was_measured(unequal, client, root):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from django.db.models import (
     ExpressionWrapper,
     F,
     Q,
-    Subquery,
     Sum,
     Value,
 )
@@ -51,7 +50,7 @@ from inventory.states import DeviceUse
 from teams.access import is_platform_admin, reader_roles, require_admin, user_of
 from teams.models import Role
 from usage.cost import CURRENCY_UNIT, rounded
-from usage.daily import UNTIL, utc_day
+from usage.daily import DAY, stored_until, utc_day
 from usage.idle import bulk, reminders, services
 from usage.idle.bulk import WasteAction
 from usage.idle.evidence import activity_by_hour
@@ -134,13 +133,19 @@ def step_of(period: IdlePeriod, now: datetime, policy: IdlePolicy | None = None)
     return StepTaken(0, "Nobody notified yet", more)
 
 
-def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> tuple[str, str]:
-    """
-    Return what idle hours of the stored days of the month (UTC) cost, and their share; None: all teams.
-    Days that wait to be stored again do not count until then.
-    """
+class IdleMonth(NamedTuple):
+    """What idle hours of a month (UTC) cost, their share, and the last day of it that is stored."""
+
+    cost: str
+    share: str
+    last: date | None
+
+
+def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> IdleMonth:
+    """Return what idle hours of the stored days of the month cost `teams`; None: all teams."""
     first = utc_day(now).replace(day=1)
-    sums = DailySum.objects.filter(dimension=DailySum.Dimension.TEAM, day__gte=first, day__lt=Subquery(UNTIL))
+    until = stored_until() or first
+    sums = DailySum.objects.filter(dimension=DailySum.Dimension.TEAM, day__gte=first, day__lt=until)
     if teams is not None:
         sums = sums.filter(key__in=list(teams))
     found = (
@@ -152,8 +157,8 @@ def idle_in_month(teams: Iterable[UUID] | None, now: datetime) -> tuple[str, str
     text = amounts_text((currency, rounded(int(idle), CURRENCY_UNIT)) for currency, idle, _all in priced)
     share = ""
     if len(priced) == 1 and priced[0][2]:
-        share = f"{percent(priced[0][1] / priced[0][2])} of the cost"
-    return text, share
+        share = f"{percent(priced[0][1] / priced[0][2])} of the cost of claims"
+    return IdleMonth(text, share, until - DAY if until > first else None)
 
 
 class Median(Aggregate):
