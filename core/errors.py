@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 from django.db import DataError, IntegrityError
+from django.forms import BaseForm
 
 
 class PortalError(Exception):
@@ -37,6 +38,13 @@ class Invalid(PortalError):
     code = "invalid"
     status = 422
     title = "The request is malformed"
+
+
+def cleaned(form: BaseForm) -> dict[str, Any]:
+    """Return what a form has that is drawn by hand; the first field that is wrong is a refusal."""
+    for name, errors in form.errors.items():
+        raise Invalid(f"{form[name].label}: {errors[0]}", field=name)
+    return form.cleaned_data
 
 
 class UnknownName(Invalid):

@@ -18,7 +18,7 @@ from django.urls import Resolver404, resolve
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from core.errors import Conflict, Invalid, PortalError
+from core.errors import Conflict, Invalid
 from core.models import SavedFilter
 from core.transactions import unless_taken
 
@@ -117,35 +117,27 @@ def save(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def saved_filters(request: HttpRequest) -> HttpResponse:
-    return _page(request)
-
-
-def _page(request: HttpRequest, refusal: PortalError | None = None) -> HttpResponse:
     lists: dict[str, list[SavedFilter]] = {}
     for saved in SavedFilter.objects.filter(user=request.user.pk).order_by("title", "path", "name"):
         lists.setdefault(saved.path, []).append(saved)
     rows = [(saved, default_of(group) == saved) for group in lists.values() for saved in group]
-    status = refusal.status if refusal else 200
-    return render(request, "core/saved_filters.html", {"rows": rows, "refusal": refusal}, status=status)
+    return render(request, "core/saved_filters.html", {"rows": rows})
 
 
 @require_POST
 def change(request: HttpRequest, saved_id: UUID) -> HttpResponse:
     """Rename it, make it the default or not, or delete it; that of another person is 404."""
     saved = get_object_or_404(SavedFilter, pk=saved_id, user=request.user.pk)
-    try:
-        match request.POST.get("do"):
-            case "rename":
-                rename_filter(saved=saved, name=request.POST.get("name", ""))
-            case "default":
-                make_default(saved=saved, is_default=True)
-            case "no-default":
-                make_default(saved=saved, is_default=False)
-            case "delete":
-                saved.delete()
-                messages.success(request, f"“{saved.name}” was deleted.")
-            case _:
-                raise Invalid("Choose what to do: rename, default, no-default or delete.", field="do")
-    except PortalError as refusal:
-        return _page(request, refusal)
+    match request.POST.get("do"):
+        case "rename":
+            rename_filter(saved=saved, name=request.POST.get("name", ""))
+        case "default":
+            make_default(saved=saved, is_default=True)
+        case "no-default":
+            make_default(saved=saved, is_default=False)
+        case "delete":
+            saved.delete()
+            messages.success(request, f"“{saved.name}” was deleted.")
+        case _:
+            raise Invalid("Choose what to do: rename, default, no-default or delete.", field="do")
     return redirect("saved_filters")

@@ -13,6 +13,7 @@ from django.utils.cache import get_conditional_response, patch_cache_control
 from django.views.decorators.http import require_POST, require_safe
 from django_filters import ChoiceFilter, FilterSet
 
+from core.errors import cleaned
 from core.listing import Column, Listing
 from core.text import counted
 from core.times import local_text
@@ -97,10 +98,8 @@ def open_notice(request: HttpRequest, notice_id: UUID) -> HttpResponse:
 @require_POST
 def read(request: HttpRequest) -> HttpResponse:
     """Mark the given notices as read, or all of them if no id is sent."""
-    chosen = IdsForm(request.POST)
-    if not chosen.is_valid():
-        return HttpResponse("Each id must be the UUID of a notice.", status=422)
-    count = mark_read(by=user_of(request), ids=chosen.cleaned_data["id"])
+    chosen = cleaned(IdsForm(request.POST))
+    count = mark_read(by=user_of(request), ids=chosen["id"])
     messages.success(request, f"{counted(count, 'notice')} marked as read.")
     return redirect("notify:list")
 
@@ -110,8 +109,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
     """Store the channels that the reader chose on the account page for each kind of notice."""
     person = user_of(request)
     form = PreferencesForm(preferences_of(person), request.POST)
-    if not form.is_valid():
-        return HttpResponse("Mail is one of: all, important, none.", status=422)
+    cleaned(form)
     store_preferences(by=person, preferences=form.preferences())
     messages.success(request, "Notices saved.")
     return redirect(f"{reverse('teams:profile')}#notices")

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from core.errors import PortalError
+from core.errors import PortalError, cleaned
 from core.listing import wants_csv
 from core.scopes import Scope
 from core.text import as_options
@@ -51,18 +51,10 @@ def account_for(request: HttpRequest, slug: str, account_id: UUID) -> tuple[Team
 @require_POST
 def create(request: HttpRequest, slug: str) -> HttpResponse:
     team = team_for(request.user, slug, at_least=Role.LEAD)
-    form = AccountForm(request.POST)
-    if not form.is_valid():
-        messages.error(request, "Give the service account a name and a role.")
-        return redirect("teams:people", team.slug)
-    name, role = form.cleaned_data["name"], Role(form.cleaned_data["role"])
-    try:
-        account = service_accounts.create_service_account(
-            by=user_of(request), team=team, name=name, role=role
-        )
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-        return redirect("teams:people", team.slug)
+    fields = cleaned(AccountForm(request.POST))
+    account = service_accounts.create_service_account(
+        by=user_of(request), team=team, name=fields["name"], role=Role(fields["role"])
+    )
     messages.success(request, f"{account.first_name} was created. Create its first token.")
     return redirect("teams:account", team.slug, account.pk)
 
@@ -123,14 +115,10 @@ def account_page(
 def rotate_token(request: HttpRequest, slug: str, account_id: UUID, token_id: UUID) -> HttpResponse:
     team, row = account_for(request, slug, account_id)
     token = get_object_or_404(tokens_of(row), pk=token_id)
-    form = RotateForm(request.POST)
-    if not form.is_valid():
-        return render(request, "404.html", status=422)
+    fields = cleaned(RotateForm(request.POST))
     ask_again(request)
     try:
-        text = service_accounts.rotate_account_token(
-            by=user_of(request), account=row, token=token, **form.cleaned_data
-        )
+        text = service_accounts.rotate_account_token(by=user_of(request), account=row, token=token, **fields)
     except PortalError as refusal:
         messages.error(request, refusal.message)
         return redirect("teams:account", team.slug, row.pk)

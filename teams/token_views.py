@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from core.errors import PortalError
+from core.errors import PortalError, cleaned
 from core.listing import csv_response, wants_csv
 from core.scopes import MEANING, Scope
 from teams.access import teams_where, user_of
@@ -162,12 +162,10 @@ def tokens_csv(name: str, rows: Iterable[ApiToken]) -> HttpResponse:
 def rotate(request: HttpRequest, token_id: UUID) -> HttpResponse:
     person = user_of(request)
     token = get_object_or_404(ApiToken.objects.select_related("limited_to"), pk=token_id, user=person)
-    form = RotateForm(request.POST)
-    if not form.is_valid():
-        return render(request, "404.html", status=422)
+    fields = cleaned(RotateForm(request.POST))
     ask_again(request)
     try:
-        text = rotate_token(by=person, token=token, **form.cleaned_data)
+        text = rotate_token(by=person, token=token, **fields)
     except PortalError as refusal:
         messages.error(request, refusal.message)
         return redirect("teams:tokens")

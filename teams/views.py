@@ -17,7 +17,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core import undo
-from core.errors import PortalError
+from core.errors import PortalError, cleaned
 from core.listing import csv_response, wants_csv
 from core.text import as_options
 from teams import services
@@ -134,20 +134,18 @@ def change_role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
     team = team_for(request.user, slug, at_least=Role.OWNER)
     member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
     form = RoleForm(request.POST if "role" in request.POST else request.GET)  # the second is Undo
-    if form.is_valid():
-        before, chosen = Role(member.role), Role(form.cleaned_data["role"])
-        try:
-            services.change_role(by=user_of(request), team=team, member=member, role=chosen)
-        except PortalError as refusal:
-            messages.error(request, refusal.message)
+    before, chosen = Role(member.role), Role(cleaned(form)["role"])
+    try:
+        services.change_role(by=user_of(request), team=team, member=member, role=chosen)
+    except PortalError as refusal:
+        messages.error(request, refusal.message)
+    else:
+        said = f"{member.user.username} is now {chosen.label} of {team.slug}."
+        if before == chosen:
+            messages.success(request, said)
         else:
-            said = f"{member.user.username} is now {chosen.label} of {team.slug}."
-            if before == chosen:
-                messages.success(request, said)
-            else:
-                undo.offer(request, said, f"{request.path}?role={before}")
-        return redirect_back(request, reverse("teams:people", args=[team.slug]))
-    return render(request, "404.html", status=422)
+            undo.offer(request, said, f"{request.path}?role={before}")
+    return redirect_back(request, reverse("teams:people", args=[team.slug]))
 
 
 @require_POST

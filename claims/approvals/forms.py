@@ -17,17 +17,19 @@ from core.times import spell_duration
 from teams.models import Team, User
 
 
-class ApproveForm(forms.Form):
+class NoteForm(forms.Form):
+    note = forms.CharField(required=False, max_length=500, label="Note")
+
+
+class ApproveForm(NoteForm):
     """The approval is bound to `spec_hash`, the hash of the spec that the approver read."""
 
     spec_hash = forms.CharField(max_length=64, widget=forms.HiddenInput)
-    note = forms.CharField(required=False, max_length=500, label="Note")
 
 
-class DenyForm(forms.Form):
+class DenyForm(NoteForm):
     """A denial needs a note, or a saved `reason`."""
 
-    note = forms.CharField(required=False, max_length=500, label="Note")
     reason = forms.CharField(required=False, max_length=2000)
 
     def clean(self) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def save_reason(
     if not 0 < len(title) <= MAX_TITLE_LENGTH:
         raise Invalid(f"A reason needs a title of 1 to {MAX_TITLE_LENGTH} characters.")
     if not 0 < len(text) <= MAX_REASON_LENGTH:
-        raise Invalid(f"Write 1 to {MAX_REASON_LENGTH} characters; this text has {len(text)}.")
+        raise Invalid(f"Write 1 to {MAX_REASON_LENGTH} characters; this text has {len(text)}.", field="text")
     same_title = ReasonTemplate.objects.filter(team=team, title=title)
     if reason is not None:
         same_title = same_title.exclude(pk=reason.pk)

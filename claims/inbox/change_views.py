@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods
 from claims.access import visible_claim
 from claims.approvals import decide
 from claims.approvals.authority import reason_not_to_decide
-from claims.approvals.forms import ApproveForm, ChangeForm, DenyForm
+from claims.approvals.forms import ChangeForm, DenyForm, NoteForm
 from claims.approvals.services import reasons_for
 from claims.catalogue.listing import DeviceKind, kinds_for
 from claims.inbox.bulk import (
@@ -213,7 +213,7 @@ def decide_selection(request: HttpRequest, inbox: Inbox, selection: Selection) -
         return render(request, "claims/inbox/bulk.html", bulk_context(inbox, selection), status=422)
     decision = request.POST.get("decision")
     denies = decision == Decision.DENY
-    form = DenyForm(request.POST) if denies else ApproveForm({**request.POST.dict(), "spec_hash": "each"})
+    form = DenyForm(request.POST) if denies else NoteForm(request.POST)
     if not form.is_valid() or decision not in Decision.values:
         page = bulk_context(inbox, selection) | {"note": request.POST.get("note", "")}
         page["note_errors"] = form.errors.get("note") or ["Choose approve or deny."]

@@ -78,7 +78,7 @@ def _clean_text(text: str, key: str) -> str:
         raise Invalid(f"A comment needs a key of 1 to {MAX_KEY_LENGTH} characters, so that it is saved once.")
     text = text.strip()
     if not 0 < len(text) <= MAX_LENGTH:
-        raise Invalid(f"Write 1 to {MAX_LENGTH} characters; this text has {len(text)}.")
+        raise Invalid(f"Write 1 to {MAX_LENGTH} characters; this text has {len(text)}.", field="text")
     return text
 
 

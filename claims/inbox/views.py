@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -29,7 +29,7 @@ from claims.approvals.authority import (
     last_decision,
     reason_not_to_decide,
 )
-from claims.approvals.forms import ApproveForm, DenyForm
+from claims.approvals.forms import ApproveForm, DenyForm, NoteForm
 from claims.approvals.reminders import decision_address, remind_deciders
 from claims.approvals.services import reasons_for
 from claims.budgets.extra import approve_extra, extra_effect
@@ -54,7 +54,7 @@ from claims.quotas.quota_requests import request_impact, request_kind
 from claims.quotas.services import approve_quota_request, deny_quota_request, reason_not_to_withdraw
 from claims.requests.budget_check import extension_lines
 from claims.states import LOOK, ClaimState
-from core.errors import BudgetExceeded, Conflict, Invalid, PortalError
+from core.errors import BudgetExceeded, Conflict, Invalid
 from core.filters import KeySelect
 from core.listing import csv_response
 from core.prepared import PreparedObjects
@@ -223,23 +223,22 @@ def quota_request_card(request: HttpRequest, request_id: UUID) -> dict[str, Any]
         "title": f"{kind} request of {team}",
         "quota_request": quota_request,
         "may_withdraw": not reason_not_to_withdraw(user, quota_request, role_in(user, team)),
-        **(extra_parts(quota_request) if quota_request.budget_id else quota_parts(quota_request)),
+        **(extra_parts if quota_request.budget_id else quota_parts)(quota_request, request.POST.dict()),
         "reasons": reasons_for(team) if pending else [],
         **thread_context(quota_request, user, role_in(user, team)),
     }
 
 
-def quota_parts(quota_request: QuotaRequest) -> dict[str, Any]:
+def quota_parts(quota_request: QuotaRequest, typed: dict[str, Any]) -> dict[str, Any]:
     """Return what the card of a request for quota shows beside what all cards do."""
-    grant = QuotaGrantForm(initial={"devices": quota_request.devices, "until": quota_request.until})
+    grant = QuotaGrantForm(initial={"devices": quota_request.devices, "until": quota_request.until} | typed)
     return {"quota_impact": request_impact(quota_request), "grant": grant}
 
 
-def extra_parts(quota_request: QuotaRequest) -> dict[str, Any]:
+def extra_parts(quota_request: QuotaRequest, typed: dict[str, Any]) -> dict[str, Any]:
     """Return the same of a request for extra budget."""
-    grant = ExtraGrantForm(
-        quota_request, initial={"amount": quota_request.amount, "hours": quota_request.hours}
-    )
+    asked = {"amount": quota_request.amount, "hours": quota_request.hours}
+    grant = ExtraGrantForm(quota_request, initial=asked | typed)
     return {"effect": extra_effect(quota_request), "grant": grant}
 
 
@@ -268,15 +267,23 @@ def extension(request: HttpRequest, extension_id: UUID) -> HttpResponse:
 @require_POST
 def extension_approve(request: HttpRequest, extension_id: UUID) -> HttpResponse:
     extension = extension_for(request, extension_id)
-    approve = partial(approve_extension, extension=extension, note=note_in(request))
-    return decide_pending(request, extension, approve, f"Extension of {extension.claim} approved.")
+
+    def approve(note: str) -> str:
+        approve_extension(extension=extension, by=user_of(request), note=note)
+        return f"Extension of {extension.claim} approved."
+
+    return decision(request, extension_card, extension_id, approve, NoteForm(request.POST))
 
 
 @require_POST
 def extension_deny(request: HttpRequest, extension_id: UUID) -> HttpResponse:
     extension = extension_for(request, extension_id)
-    deny = partial(deny_extension, extension=extension, reason=note_in(request))
-    return decide_pending(request, extension, deny, f"Extension of {extension.claim} denied.")
+
+    def deny(reason: str) -> str:
+        deny_extension(extension=extension, by=user_of(request), reason=reason)
+        return f"Extension of {extension.claim} denied."
+
+    return decision(request, extension_card, extension_id, deny, DenyForm(request.POST))
 
 
 @require_safe
@@ -287,75 +294,68 @@ def quota_request(request: HttpRequest, request_id: UUID) -> HttpResponse:
 @require_POST
 def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpResponse:
     quota_request = quota_request_for(request, request_id)
+    is_extra = quota_request.budget_id is not None
+    grant: Form = ExtraGrantForm(quota_request, request.POST) if is_extra else QuotaGrantForm(request.POST)
 
-    def approve(*, by: User) -> None:
-        is_extra = quota_request.budget_id is not None
-        grant: Form = (
-            ExtraGrantForm(quota_request, request.POST) if is_extra else QuotaGrantForm(request.POST)
-        )
-        if not grant.is_valid():
-            raise Invalid(" ".join(str(message) for errors in grant.errors.values() for message in errors))
-        note = note_in(request)
+    def approve(note: str) -> str:
         approve_one: Callable[..., object] = approve_extra if is_extra else approve_quota_request
-        approve_one(quota_request=quota_request, by=by, note=note, **grant.cleaned_data)
+        approve_one(quota_request=quota_request, by=user_of(request), note=note, **grant.cleaned_data)
+        return f"{request_kind(quota_request)} request of {quota_request.team} approved."
 
-    done = f"{request_kind(quota_request)} request of {quota_request.team} approved."
-    return decide_pending(request, quota_request, approve, done)
+    return decision(request, quota_request_card, request_id, approve, NoteForm(request.POST), grant)
 
 
 @require_POST
 def quota_request_deny(request: HttpRequest, request_id: UUID) -> HttpResponse:
     quota_request = quota_request_for(request, request_id)
-    deny = partial(deny_quota_request, quota_request=quota_request, reason=note_in(request))
-    done = f"{request_kind(quota_request)} request of {quota_request.team} denied."
-    return decide_pending(request, quota_request, deny, done)
+
+    def deny(reason: str) -> str:
+        deny_quota_request(quota_request=quota_request, by=user_of(request), reason=reason)
+        return f"{request_kind(quota_request)} request of {quota_request.team} denied."
+
+    return decision(request, quota_request_card, request_id, deny, DenyForm(request.POST))
 
 
-def note_in(request: HttpRequest) -> str:
-    return request.POST.get("note", "")[:500]
-
-
-def decide_pending(
+def decision(
     request: HttpRequest,
-    pending_request: Extension | QuotaRequest,
-    decide_on: Callable[..., object],
-    message: str,
+    card: Callable[[HttpRequest, UUID], dict[str, Any]],
+    pk: UUID,
+    decide_on: Callable[[str], str],
+    form: Form,
+    grant: Form | None = None,
 ) -> HttpResponse:
-    """Call `decide_on` as the reader and return to the inbox with `message`; the card shows a refusal."""
-    try:
-        decide_on(by=user_of(request))
-    except (BudgetExceeded, Conflict, Invalid) as error:
-        refusal: PortalError = error
-        card = extension_card if isinstance(pending_request, Extension) else quota_request_card
-        fields = {"refusal": refusal, "note": request.POST.get("note", "")}
-        page = list_context(request) | card(request, pending_request.pk) | fields
-        return render(request, "claims/inbox/approvals.html", page, status=refusal.status)
-    messages.success(request, message)
-    return redirect("claims:approvals")
+    """
+    Call `decide_on` with the note and return to the inbox with what it says. The card shows a refusal, and
+    what is wrong with `form`, the note, or with `grant`, what else the decision names.
+    """
+    page: dict[str, Any] = {"note": request.POST.get("note", ""), "note_errors": form.errors.get("note")}
+    status = 422
+    if form.is_valid() and (grant is None or grant.is_valid()):
+        try:
+            messages.success(request, decide_on(form.cleaned_data["note"]))
+        except (BudgetExceeded, Conflict, Invalid) as refusal:
+            page["refusal"], status = refusal, refusal.status
+        else:
+            return redirect("claims:approvals")
+    page |= {"grant": grant} if grant else {}
+    page = list_context(request) | card(request, pk) | page
+    return render(request, "claims/inbox/approvals.html", page, status=status)
 
 
 @require_POST
 def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = visible_claim(request, claim_id)
-    try:
-        comment = comment_on_claim(claim=claim, by=user_of(request), **comment_fields(request))
-    except Invalid as refusal:
-        messages.error(request, refusal.message)
-    else:
-        sent = f"Question sent to {claim.requested_by.label}." if comment.question else "Comment added."
-        messages.success(request, sent)
+    comment = comment_on_claim(claim=claim, by=user_of(request), **comment_fields(request))
+    sent = f"Question sent to {claim.requested_by.label}." if comment.question else "Comment added."
+    messages.success(request, sent)
     return redirect(return_url(request, reverse("claims:detail", args=[claim.pk])))
 
 
 @require_POST
 def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpResponse:
     quota_request = quota_request_for(request, request_id)
-    try:
-        comment_on_quota_request(quota_request=quota_request, by=user_of(request), **comment_fields(request))
-    except Invalid as refusal:
-        messages.error(request, refusal.message)
-    else:
-        messages.success(request, "Comment added.")
+    comment_on_quota_request(quota_request=quota_request, by=user_of(request), **comment_fields(request))
+    messages.success(request, "Comment added.")
     return redirect(return_url(request, reverse("claims:quota_request_decision", args=[quota_request.pk])))
 
 
@@ -452,19 +452,14 @@ def approval_impact(request: HttpRequest, claim_id: UUID) -> HttpResponse:
 def approve(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Approve what the card showed: the spec hash is a field of the form."""
     claim, form = visible_claim(request, claim_id), ApproveForm(request.POST)
-    if not form.is_valid():
-        return card_with_error(request, claim, status=422, note_errors=form.errors.get("note"))
-    try:
-        claim = decide.approve(
-            claim=claim,
-            by=user_of(request),
-            spec_hash=form.cleaned_data["spec_hash"],
-            note=form.cleaned_data["note"],
+
+    def approve_it(note: str) -> str:
+        spec_hash = form.cleaned_data["spec_hash"]
+        return approval_message(
+            decide.approve(claim=claim, by=user_of(request), spec_hash=spec_hash, note=note)
         )
-    except Conflict as refusal:
-        return card_with_error(request, claim, refusal=refusal, status=refusal.status)
-    messages.success(request, approval_message(claim))
-    return redirect("claims:approvals")
+
+    return decision(request, card_of_claim, claim_id, approve_it, form)
 
 
 def approval_message(claim: Claim) -> str:
@@ -477,29 +472,17 @@ def approval_message(claim: Claim) -> str:
 @require_POST
 def deny(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     """Deny the request; without a reason the card asks for one."""
-    claim, form = visible_claim(request, claim_id), DenyForm(request.POST)
-    if not form.is_valid():
-        return card_with_error(request, claim, status=422, note_errors=form.errors.get("note"))
-    try:
-        decide.deny(claim=claim, by=user_of(request), reason=form.cleaned_data["note"])
-    except Conflict as refusal:
-        return card_with_error(request, claim, refusal=refusal, status=refusal.status)
-    messages.success(request, f"{claim} denied.")
-    return redirect("claims:approvals")
+    claim = visible_claim(request, claim_id)
+
+    def deny_it(reason: str) -> str:
+        decide.deny(claim=claim, by=user_of(request), reason=reason)
+        return f"{claim} denied."
+
+    return decision(request, card_of_claim, claim_id, deny_it, DenyForm(request.POST))
 
 
-def card_with_error(
-    request: HttpRequest,
-    claim: Claim,
-    *,
-    status: int,
-    refusal: PortalError | None = None,
-    note_errors: Iterable[object] | None = None,
-) -> HttpResponse:
-    claim = visible_claim(request, claim.pk)
-    errors = {"refusal": refusal, "note_errors": note_errors, "note": request.POST.get("note", "")}
-    page = list_context(request) | claim_card(request, claim) | errors
-    return render(request, "claims/inbox/approvals.html", page, status=status)
+def card_of_claim(request: HttpRequest, claim_id: UUID) -> dict[str, Any]:
+    return claim_card(request, visible_claim(request, claim_id))
 
 
 def decision_context(claim: Claim, authority: ApprovalAuthority) -> dict[str, Any]:

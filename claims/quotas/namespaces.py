@@ -33,7 +33,8 @@ def set_namespace(*, by: User, team: Team, cluster: Cluster, namespace: str) -> 
     """
     require_admin(by)
     if namespace and not LABEL.fullmatch(namespace):
-        raise Invalid(f"“{namespace}” is no name of a namespace: lower-case letters, digits and hyphens.")
+        text = f"“{namespace}” is no name of a namespace: lower-case letters, digits and hyphens."
+        raise Invalid(text, field="namespace")
     is_taken = False
     try:
         with service:

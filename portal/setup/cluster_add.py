@@ -292,10 +292,9 @@ class TeamRow:
     exists: bool | None
 
 
-def team_rows(draft: ClusterDraft | None) -> tuple[list[TeamRow], int]:
+def team_rows(draft: ClusterDraft | None, typed: Mapping[str, str]) -> tuple[list[TeamRow], int]:
     """Return the teams, those first of which the cluster has the namespace, and how many more there are."""
     names = set(draft.preview.namespaces) if draft else set()
-    typed = draft.namespaces if draft else {}
     teams = sorted(Team.objects.active(), key=lambda team: (team.slug not in names, team.slug))
     rows = []
     for team in teams[:SHOWN_TEAMS]:
@@ -312,7 +311,7 @@ def add_page(
     refusal: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    rows, more = team_rows(draft)
+    rows, more = team_rows(draft, namespaces_of(request.POST) or (draft.namespaces if draft else {}))
     page = {
         "form": form,
         "draft": draft,

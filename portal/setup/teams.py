@@ -26,7 +26,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from claims.models import Budget, Claim, Quota, TeamNamespace
 from claims.quotas.namespaces import archive_team, reason_not_to_archive, restore_team, set_namespace
 from claims.states import FINAL, ClaimState
-from core.errors import PortalError
+from core.errors import Conflict, PortalError
 from core.inputs import validate_name
 from core.text import as_options
 from core.transactions import service
@@ -284,7 +284,7 @@ def team_namespace(request: HttpRequest, slug: str) -> HttpResponse:
     namespace = request.POST.get("namespace", "").strip()
     try:
         set_namespace(by=user_of(request), team=team, cluster=cluster, namespace=namespace)
-    except PortalError as refusal:
+    except Conflict as refusal:
         messages.error(request, refusal.message)
     else:
         where = f"works in {namespace} in {cluster}" if namespace else f"has no namespace in {cluster}"

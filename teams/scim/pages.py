@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from core.errors import PortalError
+from core.errors import PortalError, cleaned
 from teams.access import user_of
 from teams.identity.models import IdentityProvider
 from teams.identity.views import provider_for
@@ -50,11 +50,8 @@ def scim_use(provider: IdentityProvider) -> ScimUse:
 def provider_scim(request: HttpRequest, slug: str) -> HttpResponse:
     """Show address and token; POST makes a token, or gives the one that there is a new text."""
     provider, text, status = provider_for(request, slug), "", 200
-    form = RotateForm(request.POST or None)
     if request.method == "POST":
-        overlap = form.cleaned_data["overlap"] if form.is_valid() else None
-        if overlap is None:
-            return render(request, "404.html", status=422)
+        overlap = cleaned(RotateForm(request.POST))["overlap"]
         ask_again(request)
         try:
             _token, text = create_scim_token(by=user_of(request), provider=provider, overlap=overlap)

@@ -643,7 +643,8 @@ def test_a_form_does_its_work_for_who_is_offered_it_and_for_nobody_else(page, wo
 
 def test_every_form_of_the_templates_is_offered_to_somebody(seen):
     # For who has not signed in: tests/teams/test_sign_in.py and tests/portal/test_people_setup.py.
-    found = {"setup/join.html:11", "setup/join.html:20"}
+    # What was refused is sent again: tests/portal/test_refused_forms.py.
+    found = {"setup/join.html:11", "setup/join.html:20", "error.html:9"}
     for page, row in TABLE.items():
         for role in {role for who in row.values() for role in who}:
             found |= seen(page, role).sources

@@ -388,10 +388,10 @@ document.addEventListener("htmx:afterSettle", ready);
 
 // After a refused form the first wrong field has the focus; without one, what is wrong with the form as a whole.
 const focusError = (within) => {
-  const error = within.querySelector("[aria-invalid=true]") ?? within.querySelector("form .dg-err");
+  const error = within.querySelector("[aria-invalid=true]") ?? within.querySelector("form .dg-err, dialog .dg-err, .dg-banner.bad[role=alert]");
   if (!error) return;
   for (let part = error.closest("details:not([open])"); part; part = part.parentElement.closest("details:not([open])")) part.open = true;
-  if (error.matches(".dg-err")) error.tabIndex = -1;
+  if (!error.matches("[aria-invalid]")) error.tabIndex = -1;
   error.focus();
 };
 focusError(document);

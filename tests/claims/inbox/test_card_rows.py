@@ -198,7 +198,8 @@ def test_refused_decision_keeps_the_note_and_shows_the_reason(
 def test_decisions_keep_their_notes_and_confirm_the_result(client, more, longer, vision, alice, lena, root):
     other = make_quota_request(vision, 3, by=alice, counts="claims")
     client.force_login(lena)
-    page = client.post(url("extension_approve", longer), {"note": "x" * 501}, follow=True)
+    assert client.post(url("extension_approve", longer), {"note": "x" * 501}).status_code == 422
+    page = client.post(url("extension_approve", longer), {"note": "x" * 500}, follow=True)
     assert "Extension of held approved." in page.text
     client.force_login(root)
     until = timezone.localtime() + DAY

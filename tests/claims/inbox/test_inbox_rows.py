@@ -812,15 +812,14 @@ def test_comment_of_one_character_is_valid(waiting_claim, lena):
     assert comments.comment_on_claim(claim=waiting_claim, by=lena, text=" ? ", key="k").text == "?"
 
 
-def test_invalid_comment_is_explained_on_its_page(client, waiting_claim, lena):
+def test_invalid_comment_is_explained_and_can_be_sent_again(client, waiting_claim, lena):
     client.force_login(lena)
-    card = reverse("claims:approval", args=[waiting_claim.pk])
-    for back, where in ((card, card), ("", reverse("claims:detail", args=[waiting_claim.pk]))):
-        sent = {"text": " ", "key": "k", "next": back}
-        page = client.post(reverse("claims:comment", args=[waiting_claim.pk]), sent, follow=True)
-        assert page.redirect_chain == [(where, 302)]
-        assert "Write 1 to 2000 characters; this text has 0." in page.text
-    assert not Comment.objects.exists()
+    sent = {"text": "x" * 2001, "key": "k", "next": reverse("claims:approval", args=[waiting_claim.pk])}
+    page = client.post(reverse("claims:comment", args=[waiting_claim.pk]), sent)
+    assert (page.status_code, Comment.objects.exists()) == (422, False)
+    assert "Write 1 to 2000 characters; this text has 2001." in page.text
+    assert f'aria-describedby="sent_error">{sent["text"]}<' in page.text
+    assert all(f'name="{name}" value="{sent[name]}"' in page.text for name in ("key", "next"))
 
 
 def test_each_card_is_shown_beside_the_list(client, waiting_claim, longer, more, root):
