@@ -170,14 +170,22 @@ def budget_lines(
 
     The claims `without` reserve nothing: those that the request replaces, and the request itself.
     """
-    if not uses:
-        return []
-    team, apart = uses[0].budget.team_id, set(without)
+    return _lines_of_each(uses, [wanted], without, now=now)[0]
+
+
+def _lines_of_each(
+    uses: Sequence[BudgetUse], wanted: Sequence[Wanted], without: Iterable[UUID], *, now: datetime
+) -> list[list[BudgetLine]]:
+    """Return the lines of several requests, each as if the others were not there."""
+    currencies = {use.budget.currency for use in uses}
     costs = {
-        currency: _hourly_costs(team, wanted, apart, currency, now=now)
-        for currency in {use.budget.currency for use in uses}
+        currency: _hourly_costs(uses[0].budget.team_id, wanted, set(without), currency, now=now)
+        for currency in currencies
     }
-    return [_line(use, costs[use.budget.currency], _hours(wanted.until, now, use)) for use in uses]
+    return [
+        [_line(use, costs[use.budget.currency][index], _hours(one.until, now, use)) for use in uses]
+        for index, one in enumerate(wanted)
+    ]
 
 
 class ExtensionBudgets:
@@ -208,7 +216,7 @@ class ExtensionBudgets:
     def _costs_in(self, currency: str) -> HourlyCosts:
         if currency not in self._costs:
             wanted = _wanted_by_claim(self.claim, until=None)
-            found = _hourly_costs(self.claim.team_id, wanted, set(), currency, now=self.now)
+            (found,) = _hourly_costs(self.claim.team_id, [wanted], set(), currency, now=self.now)
             self._costs[currency] = found
         return self._costs[currency]
 
@@ -266,6 +274,16 @@ def lines_of_plan(
     return _of_plan(plan, current_uses(plan.team) if uses is None else uses, replaces)
 
 
+def clusters_over_budget(
+    plan: RequestPlan, lines: Sequence[BudgetLine], clusters: Iterable[UUID], *, replaces: Claim | None
+) -> set[UUID]:
+    """Return in which clusters, at their prices, a budget of the request's `lines` would refuse it."""
+    now, uses = timezone.now(), [line.use for line in lines if line.budget.at_limit == AtLimit.BLOCK]
+    there = [replace(wanted_by(plan, now=now), cluster=cluster) for cluster in clusters]
+    found = _lines_of_each(uses, there, [replaces.pk] if replaces else [], now=now)
+    return {one.cluster for one, of_one in zip(there, found, strict=True) if refusal_sentence(of_one)}
+
+
 def lock_and_check(plan: RequestPlan, *, replaces: Claim | None) -> list[BudgetLine]:
     """
     Lock the budgets of the team and return what the request may do to them. Call it while the quotas are
@@ -284,12 +302,13 @@ type HourlyCosts = tuple[HourlyCost, list[tuple[Wanted, HourlyCost]]]
 
 
 def _hourly_costs(
-    team: UUID, wanted: Wanted, without: set[UUID], currency: str, *, now: datetime
-) -> HourlyCosts:
-    """Return what an hour of `wanted` may cost, and of each live claim of the team; four queries."""
+    team: UUID, wanted: Sequence[Wanted], without: set[UUID], currency: str, *, now: datetime
+) -> list[HourlyCosts]:
+    """Return what an hour of each of `wanted` may cost, and of each live claim of the team; four queries."""
     live = _live_claims(team, without, now=now)
-    prices = _Prices([wanted, *live], currency)
-    return prices.hourly(wanted), [(one, prices.hourly(one)) for one in live]
+    prices = _Prices([*wanted, *live], currency)
+    reserved = [(one, prices.hourly(one)) for one in live]
+    return [(prices.hourly(one), reserved) for one in wanted]
 
 
 def _line(use: BudgetUse, costs: HourlyCosts, mine: Decimal, *, subject: str = REQUEST) -> BudgetLine:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from claims.requests.cluster_choice import HELD, ClusterFit
 from claims.requests.forms import RequestForm
-from claims.requests.verdict import Verdict
+from claims.requests.verdict import OVER_BUDGET, Verdict
 from core.text import counted
 from dra.match import Preview
 from inventory.models import Cluster
@@ -39,11 +40,14 @@ class ClusterCard:
         return ICONS[self.colour]
 
 
-def cluster_cards(form: RequestForm, verdict: Verdict | None = None) -> list[ClusterCard]:
+def cluster_cards(
+    form: RequestForm, verdict: Verdict | None = None, over_budget: Collection[UUID] = ()
+) -> list[ClusterCard]:
     """
     Return a card for each cluster of the reader, "any that fits" first if there are several.
 
-    A `verdict` that refuses the request, which is the same in all clusters, is that of each card.
+    A `verdict` that refuses the request is that of each card; but a budget refuses it only in the clusters
+    where it costs too much, `over_budget`.
     Profiles that cannot be combined in one claim have no verdict; the panel says why.
     """
     clusters = list(form.choices.clusters.values())
@@ -59,12 +63,15 @@ def cluster_cards(form: RequestForm, verdict: Verdict | None = None) -> list[Clu
         else:
             cards.append(judged.get(cluster.pk, ClusterCard(cluster)))
     cards = cards if len(clusters) == 1 else [_any(fits), *cards]
-    if verdict is None or verdict.accepted:
+    if verdict is None:
         return cards
-    refused = verdict.label[:1].lower() + verdict.label[1:]
+    by_budget = verdict.accepted or verdict.label == OVER_BUDGET
+    label = OVER_BUDGET if by_budget else verdict.label
+    refused = label[:1].lower() + label[1:]
     return [
         replace(card, colour=REFUSED, verdict=refused, text=card.text.replace(STILL, "").strip())
         if card.verdict in (FITS_NOW, NOT_NOW)
+        and (not by_budget or (card.cluster or fits[0].cluster).pk in over_budget)
         else card
         for card in cards
     ]

@@ -12,6 +12,9 @@ from core.text import counted
 from dra.match import Preview
 
 
+OVER_BUDGET = "Over budget"
+
+
 class Outcome(StrEnum):
     """Of a request that is sent now: refused, or accepted with what its pods would meet."""
 
@@ -83,7 +86,7 @@ def verdict_on(
             label = f"Over quota by {counted(line.lacks, 'claim' if line.label == 'claims' else 'device')}"
         return Verdict(Outcome.REFUSED, label, "Request fewer, or request more quota.")
     if blocking := [line for line in budgets if line.blocks]:
-        return Verdict(Outcome.REFUSED, "Over budget", blocking[0].sentence)
+        return Verdict(Outcome.REFUSED, OVER_BUDGET, blocking[0].sentence)
     if result.fits:
         return Verdict(Outcome.FITS, f"Fits now in {place}")
     if could_fit is False:

@@ -27,6 +27,7 @@ from claims.match_page import dropped_page, funnel_rows, relaxation_rows
 from claims.models import Approval, Claim, Delivery, Draft, Profile
 from claims.plans.changes import current_parts, request_again_url
 from claims.quotas.quota_usage import QuotaUsage, team_usage
+from claims.requests.budget_check import clusters_over_budget
 from claims.requests.cluster_cards import cluster_cards
 from claims.requests.cluster_choice import ClusterFit
 from claims.requests.draft_views import draft_query, draft_url, keep_in_session, restore_from_session
@@ -377,9 +378,11 @@ def panel_context(
     chosen["until"] = timezone.now() + result.plan.duration  # the profile's, where none was chosen
     medians = [getattr(option.profile, "usual_decision", None) for option in result.plan.options]
     chosen["usual_decision"] = max(filter(None, medians), default=None)
+    places, replaces = [cluster.pk for cluster in form.choices.clusters.values()], fields["replaces"]
+    over = clusters_over_budget(result.plan, result.budget_lines, places, replaces=replaces)
     return {
         **match_context(request, result, data),
-        "cluster_cards": cluster_cards(form, result.verdict),
+        "cluster_cards": cluster_cards(form, result.verdict, over),
         "could_fit": result.could_fit,
         "other_clusters": better_clusters(form.fits, result),
         "helps": [row for row in helps if row.devices],

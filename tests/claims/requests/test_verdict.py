@@ -119,6 +119,27 @@ def test_over_quota_is_said_in_head_footer_card_and_refusal(client, alice, visio
     assert not Draft.objects.exists()
 
 
+@pytest.mark.parametrize("chosen", ["fra-1", "lab-1", ""])
+def test_card_says_over_budget_where_sending_is_refused(client, alice, vision, fra, gateway, chosen):
+    lab = make_cluster("lab-1", teams=(vision,))
+    long_ago = timezone.now() - timedelta(days=60)
+    make_profile("train-80")
+    make_quota(vision, 99)
+    for cluster, price in ((fra, 1), (lab, 50)):
+        mirrored(cluster, [gpu(index) for index in range(DEVICES)])
+        Rate.objects.create(title=cluster.name, cluster=cluster, per_hour=price, valid_from=long_ago)
+        refresh(cluster)
+    make_budget(vision, Decimal(30), at_limit="block")
+    client.force_login(alice)
+    fields = {"profile": "train-80", "team": "vision", "duration": "1h", "devices": "1", "cluster": chosen}
+    cards = client.get(PANEL, fields).context["cluster_cards"]
+    for card in cards:
+        with undone():
+            sent = client.post(FORM, fields | {"cluster": card.value, "delivery": "claim", "key": "k"})
+        assert (card.verdict, sent.status_code) in (("fits now", 302), ("over budget", 409)), card
+    assert [card.verdict for card in cards] == ["fits now", "fits now", "over budget"]
+
+
 def test_cluster_that_can_never_host_says_so_and_is_not_offered(client, alice, vision, fra, gateway):
     lab = make_cluster("lab-1", teams=(vision,))
     mirrored(fra, [gpu(index) for index in range(4)], holds("gpu-0", name="x"))
