@@ -143,7 +143,7 @@ def _count_groups(devices: DeviceQuerySet, counts: Mapping[UUID, FleetCount]) ->
     for *values, number in shown.count_by(*columns):
         row = dict(zip(columns, values, strict=True))
         for name, by in COUNTED_BY.items():
-            other: tuple[bool, ...] = (False,) if name == "groups" and not row["is_gpu"] else ()
+            other: tuple[bool, ...] = (False,) if name != "node_pools" and not row["is_gpu"] else ()
             numbers[row["cluster"], name, (*(row[column] for column in by), row["state"]), other] += number
     for (pk, name, group, other), number in sorted(numbers.items(), key=lambda item: repr(item[0])):
         getattr(counts[pk], name).append([*group, number, *other])

@@ -457,7 +457,7 @@ class Groups:
             return
         for cluster, row in counts.items():
             places = row.namespaces if self.grouping is Grouping.TEAM else row.node_pools
-            for value, state, number in places:
+            for value, state, number, *_is_gpu in places:
                 yield cluster, value, True, DeviceState(state), number
 
 

@@ -25,6 +25,7 @@ from claims.states import ClaimState
 from core.grafana import Dashboard, dashboard_url
 from core.listing import csv_response, wants_csv
 from core.prepared import Prepared
+from inventory.models.device import gpu_where
 from portal.home.parts import team_claims
 from teams.access import is_platform_admin, role_in, team_for, user_of
 from teams.models import Membership, Role, Team, User
@@ -37,12 +38,13 @@ SHOWN_PEOPLE = 50
 
 
 def _live(team: UUID) -> QuerySet[Claim, Any]:
-    """Return (person, live claims, requests without a decision, devices held now) of a team."""
+    """Return (person, live claims, requests without a decision, GPUs and parts held now) of a team."""
+    held = Q(allocations__ended_at=None) & gpu_where("device", of="allocations__")
     live = Claim.objects.live().filter(team=team).order_by().values_list("requested_by")
     return live.annotate(
         claims=Count("pk", distinct=True),
         waiting=Count("pk", distinct=True, filter=Q(state=ClaimState.REQUESTED)),
-        held=Count("allocations", distinct=True, filter=Q(allocations__ended_at=None)),
+        held=Count("allocations", distinct=True, filter=held),
     )
 
 

@@ -214,9 +214,8 @@ class Row:
         return self.entry.rate.currency if self.entry.rate else self.installation.currency
 
 
-# The columns of FOCUS 1.2 in the order of their names, then our own.
+# The columns of FOCUS 1.2 that apply here, in the order of their names, then our own.
 COLUMNS: dict[str, Callable[[Row], str]] = {
-    "AvailabilityZone": lambda _row: NULL,
     "BilledCost": lambda row: row.cost,
     "BillingAccountId": lambda _row: "dragoman",
     "BillingAccountName": lambda row: row.installation.name or ISSUER,
@@ -224,21 +223,13 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "BillingCurrency": lambda row: row.currency,
     "BillingPeriodEnd": lambda row: instant(row.period.span.end),
     "BillingPeriodStart": lambda row: instant(row.period.span.start),
-    "CapacityReservationId": lambda _row: NULL,
-    "CapacityReservationStatus": lambda _row: NULL,
     "ChargeCategory": lambda _row: "Usage",
     "ChargeClass": lambda row: "Correction" if row.is_correction else NULL,
     "ChargeDescription": lambda row: f"{row.name} held by claim {row.claim.name} of {row.claim.team}",
     "ChargeFrequency": lambda _row: "Usage-Based",
     "ChargePeriodEnd": lambda row: instant(midnight(row.entry.day + DAY)),
     "ChargePeriodStart": lambda row: instant(midnight(row.entry.day)),
-    "CommitmentDiscountCategory": lambda _row: NULL,
-    "CommitmentDiscountId": lambda _row: NULL,
-    "CommitmentDiscountName": lambda _row: NULL,
-    "CommitmentDiscountQuantity": lambda _row: NULL,
-    "CommitmentDiscountStatus": lambda _row: NULL,
-    "CommitmentDiscountType": lambda _row: NULL,
-    "CommitmentDiscountUnit": lambda _row: NULL,
+    "CommitmentDiscountStatus": lambda _row: NULL,  # rules of the validator read it
     "ConsumedQuantity": lambda row: text(row.hours),
     "ConsumedUnit": lambda _row: "Hours",
     "ContractedCost": lambda row: row.product_of_price,

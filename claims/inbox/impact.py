@@ -39,6 +39,7 @@ from core.prepared import Prepared, Statement
 from core.text import counted
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
+from dra.devices import is_gpu
 from inventory.cluster_snapshot import current_snapshot
 from inventory.freshness import OF_DEVICES, Age, ages
 from teams.models import Team, User
@@ -71,9 +72,9 @@ def past_use(person: User, team: Team) -> PastUse:
     since = now - LOOKBACK
     claims: set[UUID] = set()
     seconds = 0.0
-    for claim, start, end, fraction in PAST_ALLOCATIONS.rows(person.pk, team.pk, since):
+    for claim, start, end, fraction, *device in PAST_ALLOCATIONS.rows(person.pk, team.pk, since):
         claims.add(claim)
-        if start is not None:
+        if start is not None and is_gpu(*device):
             seconds += (min(end or now, now) - max(start, since)).total_seconds() * float(fraction)
     utilization = import_string(settings.PAST_UTILIZATION)(list(claims), since) if claims else None
     return PastUse(len(claims), seconds / 3600, utilization)
@@ -81,15 +82,16 @@ def past_use(person: User, team: Team) -> PastUse:
 
 def _past_allocations(person: UUID, team: UUID, since: datetime) -> QuerySet[Claim, Any]:
     """
-    Return (claim, start, end, fraction) of what a person held for a team since then, and a row without an
-    allocation for each claim that they requested since then.
+    Return (claim, start, end, fraction, device) of what a person held for a team since then, and a row
+    without an allocation for each claim that they requested since then.
     """
     recent = FilteredRelation(
         "allocations", condition=Q(allocations__ended_at=None) | Q(allocations__ended_at__gt=since)
     )
     claims = Claim.objects.filter(requested_by=person, team=team).annotate(recent=recent).order_by()
     claims = claims.filter(Q(created_at__gte=since) | Q(recent__isnull=False))
-    return claims.values_list("pk", "recent__started_at", "recent__ended_at", "recent__fraction")
+    columns = ("started_at", "ended_at", "fraction", "driver", "device", "product", "memory_bytes")
+    return claims.values_list("pk", *(f"recent__{column}" for column in columns))
 
 
 PAST_ALLOCATIONS = Prepared(_past_allocations, UUID, UUID, datetime)

@@ -11,7 +11,6 @@ from claims.requests.budget_check import BudgetLine
 from core.text import counted
 from dra.match import Preview
 
-
 OVER_BUDGET = "Over budget"
 
 

@@ -50,10 +50,11 @@ STATES: dict[DeviceState, Q] = {
 }
 
 
-def gpu_where(name: str) -> Q:
-    """Return `dra.devices.is_gpu` of rows that have the device's name in the column `name`."""
-    known = Q(memory_bytes__isnull=False) & ~Q(product__in=["", F(name)])
-    return Q(driver__in=sorted(GPU_DRIVERS)) | (~Q(driver__in=sorted(VENDORS)) & known)
+def gpu_where(name: str, of: str = "") -> Q:
+    """Return `dra.devices.is_gpu` of rows, read through `of`, with the device's name in the column `name`."""
+    known = Q((f"{of}memory_bytes__isnull", False)) & ~Q((f"{of}product__in", ["", F(f"{of}{name}")]))
+    of_gpus, of_vendors = (Q((f"{of}driver__in", sorted(names))) for names in (GPU_DRIVERS, VENDORS))
+    return of_gpus | (~of_vendors & known)
 
 
 IS_GPU = gpu_where("name")

@@ -113,7 +113,8 @@ def _figures(teams: UUID, first: date, end: date) -> Statement:
         FROM claims_budget budget JOIN claims_budgetuse use ON use.budget_id = budget.id
         WHERE team_id = ANY(%s) AND title = '' AND ended_at IS NULL AND use.first = %s
         UNION ALL SELECT 'people', NULL, '', COUNT(*), COUNT(*) FILTER (WHERE teams > 1), 0, NULL, NULL
-        FROM (SELECT COUNT(*) AS teams FROM teams_membership GROUP BY user_id) people
+        FROM (SELECT COUNT(*) AS teams FROM teams_membership member JOIN teams_user person
+              ON person.id = user_id WHERE service_of_id IS NULL GROUP BY user_id) people
         UNION ALL SELECT 'active', NULL, '', COUNT(*), 0, 0, NULL, NULL
         FROM teams_team WHERE archived_at IS NULL
         UNION ALL SELECT 'cluster', id, name, 0, 0, 0, NULL, NULL FROM inventory_cluster
@@ -125,11 +126,11 @@ FIGURES = Prepared(_figures, UUID, date, date)
 
 
 def held_places() -> Counter[Place]:
-    """Return the devices that are held, by cluster and namespace of the holder; one query."""
+    """Return the GPUs and parts of them that are held, by cluster and namespace of the holder; one query."""
     held: Counter[Place] = Counter()
     for cluster, counts in fleet_counts(with_places=True).items():
-        for namespace, state, devices in counts.namespaces:
-            if state == DeviceState.IN_USE:
+        for namespace, state, devices, *other in counts.namespaces:
+            if state == DeviceState.IN_USE and not other:
                 held[cluster, namespace or ""] += devices
     return held
 

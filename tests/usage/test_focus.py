@@ -100,11 +100,13 @@ def test_file_is_for_platform_admins(client, root, alice, claim):
 
 
 CRITERIA = (
-    *("ACCOUNT_NAMING", "AVAILABILITY_ZONE", "MULTIPLE_PRICING_CATEGORIES", "MULTIPLE_SUB_ACCOUNT_TYPES"),
+    *("ACCOUNT_NAMING", "MULTIPLE_PRICING_CATEGORIES", "MULTIPLE_SUB_ACCOUNT_TYPES"),
     *("MULTIPLE_BILLING_ACCOUNT_TYPES", "NEGOTIATED_PRICING", "PUBLIC_PRICE_LIST", "USAGE_MEASUREMENT"),
     *("UNIT_PRICING", "SUB_ACCOUNT", "BILLING_BASED_ON_PROVISIONED_RESOURCES", "RESOURCE_TYPE_ASSIGNMENT"),
     *("REGION", "TAGGING", "PRICING_BILLING_CURRENCY_DIFFERENCES"),
 )
+
+
 # InvoiceId must be null while a charge is not invoiced, and must not be null for a usage charge: no value
 # meets both rules of the validator's model 1.2.0.1.
 CONTRADICTION = "InvoiceId"

@@ -801,6 +801,7 @@ def test_past_use_counts_the_hours_of_the_last_90_days(vision, fra, train, alice
     used(4 * HOUR, None, fraction="0.25")
     used(100 * DAY, 90 * DAY - HOUR)
     used(100 * DAY, 90 * DAY)
+    make_allocation(Claim.objects.latest("created_at"), now - 3 * HOUR, driver="dra.net")
     found = past_use(alice, vision)
     assert (found.claims, found.utilization) == (3, None)
     assert found.gpu_hours == pytest.approx(2 + 1 + 1)
