@@ -322,8 +322,8 @@ def _person(pk: UUID | None, *names: str | None) -> User:
     return partial_object(User, {"id": pk, **columns})
 
 
-def _team(pk: UUID, slug: str) -> Team:
-    return partial_object(Team, {"id": pk, "slug": slug})
+def _team(pk: UUID, slug: str, title: str) -> Team:
+    return partial_object(Team, {"id": pk, "slug": slug, "title": title})
 
 
 def _people(*names: str) -> Iterator[str]:
@@ -337,7 +337,7 @@ ALTERNATIVES = Alternative.objects.filter(claim=OuterRef("pk")).order_by("positi
 def _claim_rows(key: UUID) -> QuerySet[Claim, Any]:
     return Claim.objects.filter(pk=key).values_list(
         *("pk", "name", "state", "devices", "parallel", "duration", "created_at", "decided_at"),
-        *("escalated_at", "team", "team__slug", "profile_version__profile__title"),
+        *("escalated_at", "team", "team__slug", "team__title", "profile_version__profile__title"),
         *_people("requested_by", "decided_by"),
         ArraySubquery(ALTERNATIVES.values("devices")),
         ArraySubquery(ALTERNATIVES.values("profile_version__profile__title")),
@@ -348,8 +348,8 @@ def _claim_rows(key: UUID) -> QuerySet[Claim, Any]:
 
 def _claim_item(
     pk: UUID, name: str, state: str, devices: int, parallel: int, length: timedelta, created_at: datetime,
-    decided_at: datetime | None, escalated_at: datetime | None, team: UUID, slug: str, title: str, *more: Any,
-    pending: PendingRow | None,
+    decided_at: datetime | None, escalated_at: datetime | None, team: UUID, slug: str, team_title: str,
+    title: str, *more: Any, pending: PendingRow | None,
 ) -> Item:  # fmt: skip
     requester, decider = _person(*more[:4]), _person(*more[4:8]) if more[4] else None
     counts, titles, together, has_question = more[8:]
@@ -369,7 +369,7 @@ def _claim_item(
         pk,
         name,
         size_in_words(sizes, length, parallel),
-        _team(team, slug),
+        _team(team, slug, team_title),
         requester,
         created_at,
         _address("claims:approval", pk),
@@ -384,20 +384,21 @@ def _claim_item(
 def _extension_rows(key: UUID) -> QuerySet[Extension, Any]:
     return Extension.objects.filter(pk=key).values_list(
         *("pk", "claim__name", "status", "previous_end", "until", "requested_at", "decided_at"),
-        *("claim__team", "claim__team__slug", *_people("requested_by", "decided_by")),
+        *("claim__team", "claim__team__slug", "claim__team__title", *_people("requested_by", "decided_by")),
     )
 
 
 def _extension_item(
     pk: UUID, name: str, status: str, previous_end: datetime, until: datetime, requested_at: datetime,
-    decided_at: datetime | None, team: UUID, slug: str, *people: Any, pending: PendingRow | None,
+    decided_at: datetime | None, team: UUID, slug: str, team_title: str, *people: Any,
+    pending: PendingRow | None,
 ) -> Item:  # fmt: skip
     return Item(
         "extension",
         pk,
         name,
         f"{duration(until - previous_end)} longer, until {moment(until)}",
-        _team(team, slug),
+        _team(team, slug, team_title),
         _person(*people[:4]),
         requested_at,
         _address("claims:extension", pk),
@@ -412,14 +413,14 @@ def _quota_request_rows(key: UUID) -> QuerySet[QuotaRequest, Any]:
     return QuotaRequest.objects.filter(pk=key).values_list(
         *("pk", "status", "device_class", "profile__slug", "devices", "requested_at", "decided_at"),
         *("budget__currency", "amount", "hours"),
-        *("team", "team__slug", *_people("requested_by", "decided_by")),
+        *("team", "team__slug", "team__title", *_people("requested_by", "decided_by")),
     )
 
 
 def _quota_request_item(
     pk: UUID, status: str, device_class: str, profile: str | None, devices: int, requested_at: datetime,
     decided_at: datetime | None, currency: str | None, amount: Decimal, hours: Decimal,
-    team: UUID, slug: str, *people: Any, pending: PendingRow | None,
+    team: UUID, slug: str, team_title: str, *people: Any, pending: PendingRow | None,
 ) -> Item:  # fmt: skip
     summary = f"limit of {devices} × {device_class or profile or 'claims'}"
     if currency:
@@ -429,7 +430,7 @@ def _quota_request_item(
         pk,
         slug,
         summary,
-        _team(team, slug),
+        _team(team, slug, team_title),
         _person(*people[:4]),
         requested_at,
         _address("claims:quota_request_decision", pk),

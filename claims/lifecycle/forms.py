@@ -33,7 +33,7 @@ class ExtendForm(forms.Form):
         self.initial = {
             "key": str(uuid.uuid4()),
             "span": spell_duration(span) if span else OTHER_MOMENT,
-            "until": end,
+            "until": end.replace(second=0, microsecond=0),
         }
 
     def clean_key(self) -> str:

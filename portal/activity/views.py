@@ -28,7 +28,7 @@ from portal.activity.entries import (
 )
 from portal.activity.links import with_links
 from portal.activity.ranges import RangeForm, entries_csv, entries_page
-from teams.access import is_platform_admin, people_in, team_for, user_of
+from teams.access import people_in, require_admin, team_for, user_of
 from teams.models import Role, Team
 
 PER_PAGE = 50
@@ -59,9 +59,7 @@ def team_activity(request: HttpRequest, slug: str) -> HttpResponseBase:
 
 @require_safe
 def platform_activity(request: HttpRequest) -> HttpResponseBase:
-    """Show all teams; 404 for everybody but platform admins."""
-    if not is_platform_admin(request.user):
-        raise Http404
+    require_admin(user_of(request))
     return _activity(request, None)
 
 

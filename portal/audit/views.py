@@ -19,7 +19,7 @@ from core.times import local_text
 from portal.activity.entries import Position, parse_id
 from portal.activity.ranges import RangeForm, entries_csv, entries_page
 from portal.audit.search import KINDS, AuditFilter, all_rows, position_of, read_rows
-from teams.access import is_platform_admin
+from teams.access import require_admin, user_of
 from teams.audit.actions import ACTIONS
 from teams.audit.chain import head_of_chain
 from teams.audit.grants import may_change_log
@@ -58,9 +58,7 @@ class AuditForm(RangeForm):
 
 @require_safe
 def audit_log(request: HttpRequest) -> HttpResponseBase:
-    """Show the log; 404 for everybody but platform admins."""
-    if not is_platform_admin(request.user):
-        raise Http404
+    require_admin(user_of(request))
     form = AuditForm(request.GET)
     form.is_valid()
     chosen, only = form.chosen(timezone.now()), request.GET.get("entry", "")

@@ -94,7 +94,7 @@ def test_every_member_reads_the_activity_of_the_team(reads, vision, alice):
 def test_outsiders_learn_of_no_team_and_members_of_no_platform(reads, vision, alice, client):
     eve = make_user("eve")
     assert reads(eve).status_code == 404
-    assert reads(alice, PLATFORM).status_code == 404
+    assert reads(alice, PLATFORM).status_code == 403
     client.force_login(eve)
     assert client.get(API, {"team": "vision"}).status_code == 404
 

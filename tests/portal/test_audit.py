@@ -79,8 +79,8 @@ def test_nobody_but_platform_admins_knows_of_it(client, entries, role):
     person = make_user("eve")
     make_team("vision", **{role: (person,)})
     client.force_login(person)
-    assert client.get(PAGE).status_code == 404
-    assert client.get(f"{PAGE}?format=csv").status_code == 404
+    assert client.get(PAGE).status_code == 403
+    assert client.get(f"{PAGE}?format=csv").status_code == 403
     assert client.get(API).status_code == 403
     assert b"/audit/" not in client.get("/").content
 

@@ -316,8 +316,8 @@ TABLE: dict[str, Row] = {
     "setup:team gone": {"setup:team_restore": ADMIN, **ADMINS_ONLY},
     "setup:team_archive vision": {"setup:team": ADMIN, **ADMINS_ONLY},
     "setup:team_archive quiet": {"setup:team_archive": ADMIN, "setup:team": ADMIN, **ADMINS_ONLY},
-    "activity:platform": {"activity:team": ADMIN, 404: OTHERS},
-    "audit:log": {404: OTHERS},
+    "activity:platform": {"activity:team": ADMIN, **ADMINS_ONLY},
+    "audit:log": ADMINS_ONLY,
     "activity:team vision": HIDDEN,
     "setup:people": {
         **{"setup:person_invite": ADMIN, "setup:invitation_resend": ADMIN},

@@ -94,6 +94,9 @@ const amount = (value, unit) => unit.includes("{}") ? unit.replace("{}", numbers
 const day = ({ day, month }) => `${day} ${month}`;
 const hour = ({ hour, minute }) => `${hour}:${minute}`;
 
+// A plot of percent ends at 100 %, with its label, unless little of it is used.
+const ending = (high, top) => top && high > top / 2 ? top : high;
+
 const axes = (unit) => {
   const text = token("--dg-text-3"), font = `11px ${getComputedStyle(document.body).fontFamily}`, grid = token("--dg-grid");
   const parts = clock();
@@ -353,7 +356,7 @@ const draw = (host) => {
     height: Number(host.dataset.height) || 160,
     legend: { show: false },
     cursor: { points: { size: 6 }, drag: { x: true, y: false }, sync: { key: host.dataset.from } },
-    scales: { y: { range: (_, low, high) => [0, max ?? Math.min(Math.max(high ?? 1, least, 1e-3) * 1.15, defaults.top ?? Infinity)] } },
+    scales: { y: { range: (_, low, high) => [0, max ?? ending(Math.max(high ?? 1, least, 1e-3) * 1.15, defaults.top)] } },
     axes: axes(unit),
     series: [{}, ...bars.map(({ series }) => series), ...buildSeries(strokes, constants)],
     hooks: { drawClear: [paintSpans(spans)], draw: [paintGaps(gaps, data.x, data.step ?? 0), paintLabels(constants)], setCursor: [follow], setScale: [zoom(host, data.x)] },
