@@ -213,10 +213,8 @@ def _verdicts(
         report = report_on(name, snapshot, imported, read.classes, helps=False)
         match = report.match
         sentence = match.problem
-        if report.fits and imported.pods > 1:
-            sentence = f"{imported.pods} claims fit now."
-        elif report.fits:
-            sentence = "It fits now."
+        if report.fits:
+            sentence = f"{imported.pods} claims fit now." if imported.pods > 1 else "It fits now."
         yield ClusterVerdict(name, report.fits, match.matching, match.free, sentence, report.findings)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from claims.catalogue.versions import DiffLine, text_diff
 from claims.quotas.quota_usage import QuotaLine
 from claims.requests import pod_templates as pods
+from claims.requests.cluster_choice import could_fit, request_match
 from claims.requests.verdict import Verdict, verdict_on
 from core.errors import Invalid
 from core.yaml_documents import YamlLimits, read_yaml
@@ -24,7 +25,7 @@ from dra.blockers import Blockers, find_blockers
 from dra.cluster_snapshot import ClusterSnapshot, flatten_lists
 from dra.lint import LintFinding, NamedSpec, Subject, lint
 from dra.manifests import API_VERSION, converted, to_yaml
-from dra.match import Drop, FunnelStep, Preview, StepKind, dropped, preview
+from dra.match import Drop, FunnelStep, Preview, StepKind, dropped
 from dra.objects import Json, Manifest, device_requests
 from dra.validation import SpecProblem, class_problems, problems, with_types
 
@@ -415,7 +416,8 @@ def report_on(
         names = {_key(one)[2] for one in classes}
         kept = [one for one in snapshot.classes if one["metadata"]["name"] not in names]
         snapshot = snapshot.after(classes=[*kept, *classes])
-    match = preview(snapshot, spec, imported.pods)
+    match = request_match(snapshot, spec, imported.pods)
+    possible = could_fit(snapshot, spec, imported.pods) if helps else None
     findings = lint(snapshot, [NamedSpec("", spec)]).findings
     return SpecReport(
         cluster=cluster,
@@ -425,7 +427,7 @@ def report_on(
         ),
         findings=tuple(finding for finding in findings if finding.subject is Subject.PROFILE),
         blockers=find_blockers(snapshot, spec) if helps and not match.fits else Blockers(),
-        verdict=verdict_on(match, cluster, quota=quota),
+        verdict=verdict_on(match, cluster, quota=quota, could_fit=possible),
     )
 
 

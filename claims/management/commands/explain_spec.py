@@ -145,7 +145,7 @@ def conclusion(report: SpecReport) -> list[str]:
     if report.fits:
         lines = ["[green]✓ fits now[/]"]
     elif report.verdict.accepted:
-        lines = [f"[yellow]! does not fit now[/]  {escape(report.match.problem)}"]
+        lines = [f"[yellow]! {escape(report.verdict.label)}[/]  {escape(report.match.problem)}"]
     else:
         lines = [f"[red]✗ {escape(str(report.verdict))}[/]  {escape(report.match.problem)}"]
     for finding in report.findings:

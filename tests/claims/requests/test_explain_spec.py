@@ -84,7 +84,7 @@ def test_a_dump_may_be_in_several_files(write, tmp_path):
 
 def test_what_does_not_fit_is_said_with_the_fix_and_is_no_error(write, snapshot):
     said = explained(write(claim(BIG)), snapshot=[snapshot])
-    assert "! does not fit now" in said
+    assert "! Never fits in snapshot" in said
     assert "threshold-just-above" in said
     assert 'quantity("79Gi")' in said.replace("\n", "")
 
@@ -109,6 +109,16 @@ def test_programs_read_json(write, snapshot):
     free = next(step for step in cluster["steps"] if step["kind"] == "free")
     assert free["such_as"] == [{"device": "gpu.nvidia.com/node-a/gpu-0", "why": "held by vision/theirs"}]
     assert cluster["would_fit_without"] == []
+
+
+@pytest.mark.parametrize(
+    ("count", "label"), [(1, "Fits now"), (2, "Does not fit now"), (3, "Never fits in snapshot")]
+)
+def test_verdict_is_that_of_the_request_page(write, snapshot, count, label):
+    file = write(claim(spec(exactly(count))))
+    (said,) = json.loads(explained(file, snapshot=[snapshot], json=True))
+    assert said["clusters"][0]["verdict"].startswith(label)
+    assert ("✓ fits now" if count == 1 else f"! {label}") in explained(file, snapshot=[snapshot])
 
 
 def test_templates_and_pods_lead_to_their_claims(write, snapshot):

@@ -15,8 +15,9 @@ from django.utils import timezone
 
 from claims.catalogue.availability import refresh
 from claims.models import Claim, Draft
-from claims.requests.verdict import Outcome
+from claims.requests.verdict import Outcome, verdict_on
 from claims.states import ClaimState
+from dra.match import Preview
 from tests.claims.requests.test_match_pages import mirrored
 from tests.dra.clusters import gpu, holds
 from tests.factories import make_budget, make_claim, make_cluster, make_profile, make_quota
@@ -162,6 +163,22 @@ def test_cluster_that_can_never_host_says_so_and_is_not_offered(client, alice, v
     panel = client.get(PANEL, fields | {"devices": "5", "cluster": "fra-1"})
     assert panel.context["panel"].verdict.outcome == Outcome.NEVER
     assert 'name="use"' not in panel.text
+
+
+@pytest.mark.parametrize(
+    ("nodes", "could_fit", "outcome"),
+    [
+        (1, True, Outcome.FITS),
+        (0, True, Outcome.WAITS),
+        (0, False, Outcome.NEVER),
+        (0, None, Outcome.WAITS),  # nobody has looked
+        (None, None, Outcome.UNKNOWN),
+    ],
+)
+def test_never_is_said_only_of_what_was_computed(nodes, could_fit, outcome):
+    result = Preview([], nodes_that_fit=nodes, problem="" if nodes else "The search took too long.")
+    assert result.fits is bool(nodes)
+    assert verdict_on(result, "fra-1", could_fit=could_fit).outcome is outcome
 
 
 def test_explain_spec_judges_the_quota_of_a_team(tmp_path, vision, fra):
