@@ -2,10 +2,13 @@
 
 import re
 import signal
+import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
+from dragoman import keepalive
 
 from claims.approvals.decide import approve
 from claims.lifecycle.expiry import end_overdue
@@ -223,6 +226,27 @@ def test_a_machine_that_slept_for_too_long_says_that_the_claim_has_ended(run, au
     program.send(signal.SIGCONT)
     said = program.until("is no longer yours to use")
     assert "The program that requested it has not renewed it for" in said
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_renewal_follows_the_clock_of_the_wall_after_a_sleep(monkeypatch, jump):
+    """A monotonic clock stands still while the machine sleeps."""
+    clock, renewals = {"ahead": 0}, []
+    wall = SimpleNamespace(time=lambda: time.time() + clock["ahead"], monotonic=time.monotonic)
+    monkeypatch.setattr(keepalive, "time", wall)
+    monkeypatch.setattr(keepalive, "TICK", 0.05)
+
+    def renew():
+        renewals.append(clock["ahead"])
+        return {"keep_alive": 900}
+
+    keeper = keepalive.KeepAlive("train-1", 900, renew=renew)
+    try:
+        eventually(lambda: renewals == [0])
+        clock["ahead"] = jump
+        eventually(lambda: renewals == [0, jump])
+    finally:
+        keeper.stop()
 
 
 def test_a_kept_claim_is_not_released_by_its_block(run, automatic, alice):

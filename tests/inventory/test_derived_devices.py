@@ -281,6 +281,20 @@ def test_partitions_are_blocked_in_their_own_pool_only(mirrored, fake, run_sessi
     assert blocked() == []
 
 
+def test_device_that_takes_no_counters_any_more_is_not_blocked(mirrored, fake, run_session):
+    for one in halves("node-a", generation=2):
+        fake.put(RESOURCE_SLICE, one)
+    fake.put(RESOURCE_CLAIM, claim_on("a", "node-a/half-a"))
+    for resource in ("resourceslices", "resourceclaims"):
+        run_session(resource)
+    assert blocked() == ["node-a/whole"]
+    names = ("whole", "half-a", "half-b")
+    alone = [gpu(number) | {"name": name} for number, name in enumerate(names)]
+    fake.put(RESOURCE_SLICE, slice_of("node-a", alone, generation=3))
+    run_session("resourceslices")
+    assert blocked() == []
+
+
 def test_partitions_listed_after_their_claims_are_blocked_at_once(fra, fake, run_session):
     for one in halves("node-a", generation=2):
         fake.put(RESOURCE_SLICE, one)

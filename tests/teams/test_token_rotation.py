@@ -64,9 +64,12 @@ def test_the_old_text_never_lasts_longer_than_it_would_have(alice, clock):
     row, old = make_token(alice, expires_at=NOW + timedelta(hours=2))
     ApiToken.objects.update(created_at=NOW)
     row.refresh_from_db()
-    rotate_token(by=alice, token=row, overlap=7 * DAY)
+    clock.move_to(NOW + timedelta(hours=1))
+    new = rotate_token(by=alice, token=row, overlap=7 * DAY)
+    clock.move_to(NOW + timedelta(hours=2, seconds=-1))
+    assert find_token(old) == row
     clock.move_to(NOW + timedelta(hours=2))
-    assert find_token(old) is None
+    assert (find_token(old), find_token(new)) == (None, row)
 
 
 def test_two_rotations_at_once_make_one_text(alice):

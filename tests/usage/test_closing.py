@@ -118,13 +118,18 @@ def test_repair_finds_a_change_that_nobody_announced(october, root):
     assert (found.day, found.booked_on, int(found.held)) == (date(2026, 10, 30), NOW.date(), -3600 * 10**12)
 
 
-def test_claim_that_becomes_known_later_is_a_correction(october, claim, vision, root):
+@pytest.mark.parametrize("order", [(3,), (3, 20), (20, 3), (20, 3, 25)])
+def test_claims_that_become_known_later_are_corrections_in_any_order(october, claim, vision, root, order):
     close_month(by=root, month=OCTOBER)
-    start = datetime(2026, 10, 3, tzinfo=UTC)
-    make_allocation(claim, start, start + HOUR, device="gpu-x", product=H100, object_uid="late", pool="p")
-    allocations_changed.send(sender=Allocation, since=start)
+    for day in order:
+        start = datetime(2026, 10, day, tzinfo=UTC)
+        make_allocation(
+            claim, start, start + HOUR, device=f"gpu-{day}", product=H100, object_uid=f"late-{day}", pool="p"
+        )
+        allocations_changed.send(sender=Allocation, since=start)
     daily.store_days(now=NOW)
-    assert report(vision, NOVEMBER, now=NOW).corrections.amounts == {"EUR": Decimal("2.00")}
+    assert sorted(row.day.day for row in Correction.objects.all()) == sorted(order)
+    assert report(vision, NOVEMBER, now=NOW).corrections.amounts == {"EUR": 2 * Decimal(len(order))}
     assert report(vision, OCTOBER, now=NOW).corrections.amounts == {}
 
 

@@ -177,6 +177,27 @@ def test_windows_are_those_of_opencost(text, first, end):
     assert parse_window(text, now=NOON) == Period(date(2026, *first), date(2026, *end)).span
 
 
+@pytest.mark.parametrize("hour", [0, 23])
+def test_weeks_and_months_adjoin_on_every_day(hour):
+    for number in range(40):
+        now = datetime(2026, 10, 25, hour, 59, tzinfo=UTC) + number * DAY
+        spans = {
+            word: parse_window(word, now=now)
+            for word in ("week", "lastweek", "month", "lastmonth", "today", "yesterday")
+        }
+        today = spans["today"]
+        assert today.start <= now < today.end == today.start + DAY
+        week, month = spans["week"], spans["month"]
+        assert (week.start.isoweekday(), month.start.day) == (7, 1)
+        assert week.end == month.end == today.end
+        assert today.start - week.start < 7 * DAY
+        assert (month.start.year, month.start.month) == (now.year, now.month)
+        for last, this in (("lastweek", week), ("lastmonth", month), ("yesterday", today)):
+            assert spans[last].end == this.start
+        assert week.start - spans["lastweek"].start == 7 * DAY
+        assert spans["lastmonth"].start.day == 1
+
+
 @pytest.mark.parametrize(
     ("text", "start", "end"),
     [

@@ -13,6 +13,7 @@ from inventory.models import Pod, ResourceClaim
 from inventory.states import EndPolicy
 from tests.factories import make_claim, make_team
 from tests.usage.conftest import NOON, hold, price
+from usage.overstay import overstays_of
 
 OVERSTAY = "/waste/overstay/"
 API = "/api/v1/waste/overstay/"
@@ -72,6 +73,13 @@ def test_an_ended_claim_shows_its_pods_and_what_they_cost_since_its_end(client, 
 def test_the_end_has_to_be_longer_ago_than_pods_need_to_end(client, claim, alice):
     Claim.objects.filter(pk=claim.pk).update(state_since=NOON - timedelta(minutes=4))
     assert "old-train" not in page_of(client, alice)
+
+
+def test_device_given_back_costs_until_then_and_is_no_longer_held(claim):
+    hold(claim, NOON - 5 * HOUR, NOON - HOUR, device="gpu-8", uuid="GPU-8")  # since the end
+    hold(claim, NOON - 5 * HOUR, NOON - 3 * HOUR, device="gpu-9", uuid="GPU-9")  # before it
+    found = overstays_of(Claim.objects.filter(pk=claim.pk), now=NOON)[claim.pk]
+    assert (found.devices, found.per_hour.prices, found.cost.amounts) == (1, {"EUR": 3}, {"EUR": 9})
 
 
 def test_what_holds_nothing_is_not_listed(client, claim, alice):

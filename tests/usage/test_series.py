@@ -1,12 +1,13 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils import timezone
 
 from claims.states import ClaimState
 from tests.factories import make_claim
 from tests.usage.conftest import NOON, hold, measure
 from usage.models import Rollup
-from usage.series import Presence, Range, claim_series, step_for
+from usage.series import Presence, Range, bounds, claim_series, step_for
 
 FIVE = timedelta(minutes=5)
 
@@ -118,6 +119,23 @@ def test_a_range_ends_now_while_something_is_held(claim, wanted, start, end):
     shown = series(claim, wanted)
     assert (shown.range, shown.end) == (wanted, NOON)
     assert NOON - start - shown.step < shown.start <= NOON - start
+
+
+@pytest.mark.parametrize(
+    ("zone", "today", "month"),  # it is Tuesday 17 November 2026, 12:00 UTC
+    [
+        ("UTC", datetime(2026, 11, 17, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)),
+        ("Asia/Tokyo", datetime(2026, 11, 16, 15, tzinfo=UTC), datetime(2026, 10, 31, 15, tzinfo=UTC)),
+        ("Pacific/Auckland", datetime(2026, 11, 17, 11, tzinfo=UTC), datetime(2026, 10, 31, 11, tzinfo=UTC)),
+        # Summer time ended on 1 November.
+        ("America/New_York", datetime(2026, 11, 17, 5, tzinfo=UTC), datetime(2026, 11, 1, 4, tzinfo=UTC)),
+    ],
+)
+def test_today_and_month_begin_at_midnight_of_the_reader(claim, zone, today, month):
+    held = [hold(claim, NOON - timedelta(days=60))]
+    with timezone.override(zone):
+        assert bounds(claim, Range.TODAY, held, NOON) == (today, NOON)
+        assert bounds(claim, Range.MONTH, held, NOON) == (month, NOON)
 
 
 def test_a_range_begins_with_the_first_device_and_ends_with_the_last(claim):

@@ -284,3 +284,19 @@ def test_card_in_inbox_does_not_reserve_for_replaced_claim(vision, alice, fra, s
         reserved[claim.pk] = line.limits[0].reserved
     assert reserved[successor.pk] == 0
     assert reserved[alone.pk] > 0
+
+
+@pytest.mark.parametrize(("devices", "parallel"), [(2, 1), (1, 3), (2, 3)])
+def test_card_and_extension_cost_what_the_form_said(vision, alice, fra, simple, quota, devices, parallel):
+    make_budget(vision, at_limit=AtLimit.APPROVAL)
+    shape = {"devices": devices, "parallel": parallel, "duration": DAY}
+    (said,) = line_of(vision, fra, simple, **shape, delivery="template").limits
+    assert said.cost == 2 * 24 * devices * parallel
+    made = make_claim(vision, by=alice, cluster=fra, profile=simple, **shape)
+    read = Claim.objects.select_related("team", "profile_version__profile").get(pk=made.pk)
+    [line] = budget_check.lines_of_claim(read)
+    assert line.limits == (said,)
+    read.expires_at = timezone.now() + DAY  # as if it ran
+    extension = budget_check.ExtensionBudgets(read, budget_check.current_uses(vision))
+    [line] = extension.lines(read.expires_at + DAY)
+    assert [limit.cost for limit in line.limits] == [said.cost]

@@ -197,13 +197,14 @@ def test_a_failed_message_comes_again_with_the_same_id_and_body(hook, receiver, 
 
 
 def test_waits_add_up_to_a_day():
-    total = sum(delivery.WAITS, timedelta())
-    assert timedelta(hours=23) < total < timedelta(hours=25)
-    now = timezone.now()
-    assert delivery.after_failure(len(delivery.WAITS) + 1, now) == {
-        "state": DeliveryState.FAILED,
-        "due_at": None,
-    }
+    now, at = timezone.now(), timezone.now()
+    for tries, wait in enumerate(delivery.WAITS, 1):
+        ((column, due),) = delivery.after_failure(tries, at).items()
+        assert column == "due_at"
+        assert abs(due - at - wait) <= wait / 10
+        at = due
+    assert timedelta(hours=21) < at - now < timedelta(hours=27)
+    assert delivery.after_failure(tries + 1, at) == {"state": DeliveryState.FAILED, "due_at": None}
 
 
 def test_a_webhook_that_fails_for_a_day_is_switched_off_and_its_leads_are_told(
@@ -233,14 +234,17 @@ def test_410_switches_it_off_at_once(hook, receiver, vision):
     assert hook.disabled_because == "It answered 410: it wants no more events."
 
 
-def test_a_worker_that_died_is_replaced_after_a_minute(hook, receiver, vision, monkeypatch):
+@pytest.mark.parametrize("dead", range(1, delivery.IN_FLIGHT + 1))
+def test_workers_that_died_are_replaced_after_a_minute(hook, receiver, vision, monkeypatch, dead):
     monkeypatch.setattr(tasks.deliver_webhooks, "delay", lambda: None)
-    happen(vision)
-    assert delivery.take() is not None  # and nothing comes of it
+    for _ in range(dead):
+        happen(vision)
+        assert delivery.take() is not None  # and nothing comes of it
     assert delivery.take() is None
+    happen(vision)
     later(monkeypatch, seconds=61)
     tasks.deliver_webhooks()
-    assert len(receiver.got) == 1
+    assert len(receiver.got) == dead + 1
 
 
 def test_a_slow_receiver_gets_so_many_at_once_and_others_do_not_wait(root, vision, receiver, monkeypatch):
@@ -317,13 +321,16 @@ def test_while_a_secret_is_replaced_both_sign(root, vision, receiver, monkeypatc
 
 @pytest.mark.security("secrets", "reads secrets of webhooks from the database")
 def test_secrets_are_stored_encrypted_and_resealed(root, vision, receiver, settings):
-    hook, secret = add(root, receiver, vision)
+    hook, before = add(root, receiver, vision)
+    secret = services.rotate_secret(by=root, webhook=hook)
+    hook.refresh_from_db()
     assert secret.encode() not in bytes(hook.sealed)
+    assert before.encode() not in bytes(hook.earlier)
     settings.CREDENTIAL_KEYS = ["bmV3LWtleS1uZXcta2V5LW5ldy1rZXktbmV3LWtleS0=", *settings.CREDENTIAL_KEYS]
     assert services.reseal_webhooks() == 1
     settings.CREDENTIAL_KEYS = settings.CREDENTIAL_KEYS[:1]
     hook.refresh_from_db()
-    assert delivery.secrets_of(hook, timezone.now()) == [secret]
+    assert delivery.secrets_of(hook, timezone.now()) == [secret, before]
 
 
 def test_events_are_forgotten_after_a_month(hook, vision):

@@ -310,11 +310,21 @@ def test_any_user_name_is_taken_kept_and_found_as_it_is(okta):
         UnicodeUsernameValidator()(name)
 
 
-def test_address_that_no_mail_reaches_refuses_nobody(okta):
-    emails = [{"value": "frank@corp", "primary": True}, {"value": "frank@corp.example"}]
+@pytest.mark.parametrize(
+    ("addresses", "primary", "email"),
+    [
+        (["frank@corp", "frank@corp.example"], 0, "frank@corp.example"),  # no mail reaches the first
+        (["old@corp.example", "frank@corp.example"], 1, "frank@corp.example"),
+        (["frank@corp.example", "old@corp.example"], 0, "frank@corp.example"),
+        (["frank@corp.example", "old@corp.example"], None, "frank@corp.example"),
+        (["frank@corp"], 0, ""),
+    ],
+)
+def test_mail_goes_to_primary_address_that_is_sound(okta, addresses, primary, email):
+    emails = [{"value": one, "primary": place == primary} for place, one in enumerate(addresses)]
     made = okta.add_user("frank", emails=emails)
-    assert [one["value"] for one in made["emails"]] == ["frank@corp", "frank@corp.example"]
-    assert User.objects.get(username="frank").email == "frank@corp.example"
+    assert [one["value"] for one in made["emails"]] == addresses
+    assert User.objects.get(username="frank").email == email
 
 
 # What is accepted and dropped, and what a deactivation may stand beside.
