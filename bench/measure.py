@@ -7,7 +7,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -166,17 +165,6 @@ def seconds_run(pids: Iterable[int]) -> float:
             continue
         total += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime: proc_pid_stat(5)
     return total / CLOCK_TICKS
-
-
-def threads_run(pids: Iterable[int]) -> dict[int, int]:
-    """Return how many nanoseconds the living threads of each of these processes ran (Linux)."""
-    total = {}
-    for pid in pids:
-        total[pid] = 0
-        for schedule in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            with suppress(OSError):  # the thread has ended
-                total[pid] += int(schedule.read_text().split()[0])
-    return total
 
 
 def memory(pids: Iterable[int]) -> float:

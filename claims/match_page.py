@@ -27,7 +27,7 @@ from dra.match import (
     dropped,
     taint_text,
 )
-from dra.match.funnel import in_words
+from dra.match.funnel import SENTENCES, in_words
 from dra.objects import DeviceRequest, Json, alternatives, requests
 from dra.relaxations import Relaxation, RelaxationKind
 from inventory.holders import Person, name_holders
@@ -64,20 +64,7 @@ ATTRIBUTE_LABELS = {
     "resource.kubernetes.io/numaNode": "NUMA node",
     "driver": "driver",
 }
-DIFFERENCE_TEXTS = {
-    ">=": "%(name)s %(seen)s < %(expected)s",
-    "<=": "%(name)s %(seen)s > %(expected)s",
-    ">": "%(name)s %(seen)s ≤ %(expected)s",
-    "<": "%(name)s %(seen)s ≥ %(expected)s",
-    "==": "%(name)s %(seen)s, not %(expected)s",
-    "!=": "%(name)s is %(seen)s",
-    "begins": "%(name)s %(seen)s, not %(expected)s…",
-    "ends": "%(name)s %(seen)s, not …%(expected)s",
-    "contains": "%(name)s %(seen)s does not contain %(expected)s",
-    "in": "%(name)s %(seen)s, not in %(expected)s",
-    "missing": "%(name)s is not published",
-    "": "does not meet the selector: %(seen)s",
-}
+DIFFERENCE_TEXTS = SENTENCES | {"": "does not meet the selector: %(seen)s"}
 CONDITION_TEXTS = {
     ">=": "%(name)s ≥ %(expected)s",
     "<=": "%(name)s ≤ %(expected)s",

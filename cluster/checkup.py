@@ -6,7 +6,7 @@ them, and the tests use only the portal's identity. Never granted: `resourceclai
 `/driver`, which belong to the scheduler and the drivers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -164,6 +164,20 @@ class CheckupFinding:
     subject: str
     detail: str
     remedy: str = ""
+
+
+def by_verdict(findings: Sequence[CheckupFinding], problem: str = "") -> dict[str, Any]:
+    """Return findings as a page shows them: those to look at, failed ones first, and those that passed."""
+    failed, notes, passed = (
+        [finding for finding in findings if finding.verdict == verdict]
+        for verdict in (CheckupVerdict.BAD, CheckupVerdict.NOTE, CheckupVerdict.GOOD)
+    )
+    return {
+        "problem": problem,
+        "failed": len(failed) + bool(problem),
+        "open": [*failed, *notes],
+        "passed": passed,
+    }
 
 
 RENEWAL = timedelta(days=14)  # before credentials expire, the check says so

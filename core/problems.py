@@ -267,7 +267,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if request.path.startswith(API):
         response: HttpResponse = problem(request, failure.status, failure.code, failure.sentence)
     else:
-        page = loader.get_template("500.html").render({"failure": failure})
+        said = {"title": failure.title, "sentence": failure.sentence, "status": failure.status.value}
+        page = loader.get_template("500.html").render(said)
         response = HttpResponse(page, status=failure.status)
     if is_away:
         response["Retry-After"] = "30"

@@ -42,7 +42,7 @@ def save_filter(
 ) -> SavedFilter:
     """Save a query under a name; the same name again replaces it. Raises Invalid, Conflict."""
     text = saved_query(QueryDict(query))
-    name = _valid_name(name)
+    name = valid_name(name)
     if not _is_list(path):
         raise Invalid("This is no address of a list.", field="list")
     if not text or len(text) > MAX_QUERY:
@@ -63,7 +63,7 @@ def save_filter(
 
 def rename_filter(*, saved: SavedFilter, name: str) -> None:
     """Raises Invalid, Conflict."""
-    name = _valid_name(name)
+    name = valid_name(name)
     with unless_taken(Conflict(f"You have already saved filters of {saved.title} as “{name}”.")):
         SavedFilter.objects.filter(pk=saved.pk).update(name=name)
 
@@ -82,7 +82,7 @@ def default_of(saved: list[SavedFilter]) -> SavedFilter | None:
     return max(chosen, key=lambda one: (one.default_since, one.pk), default=None)
 
 
-def _valid_name(name: str) -> str:
+def valid_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > 60 or not name.isprintable():
         raise Invalid("A name has 1 to 60 printable characters.", field="name")

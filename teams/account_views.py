@@ -13,7 +13,8 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from core.errors import PortalError, cleaned
+from core.attempt import Attempt, posted, refusal_as_message
+from core.errors import cleaned
 from core.listing import wants_csv
 from core.scopes import Scope
 from core.text import as_options
@@ -66,12 +67,12 @@ def account(request: HttpRequest, slug: str, account_id: UUID) -> HttpResponse:
     team, row = account_for(request, slug, account_id)
     if request.method == "GET" and wants_csv(request):
         return tokens_csv(f"tokens-{row.username}", tokens_of(row))
-    form = AccountTokenForm(request.POST or None)
+    form = AccountTokenForm(posted(request))
     new_token, text = None, ""
-    if request.method == "POST" and form.is_valid():
+    if form.is_valid():
         fields = form.cleaned_data
         ask_again(request)
-        try:
+        with Attempt(form):
             new_token, text = service_accounts.create_account_token(
                 by=user_of(request),
                 account=row,
@@ -79,9 +80,6 @@ def account(request: HttpRequest, slug: str, account_id: UUID) -> HttpResponse:
                 scopes=fields["scopes"],
                 expires_at=expiry(fields["days"]),
             )
-        except PortalError as refusal:
-            form.add_error(None, refusal.message)
-        else:
             form = AccountTokenForm()
     return account_page(request, team, row, new_token, text, form=form)
 
@@ -117,12 +115,10 @@ def rotate_token(request: HttpRequest, slug: str, account_id: UUID, token_id: UU
     token = get_object_or_404(tokens_of(row), pk=token_id)
     fields = cleaned(RotateForm(request.POST))
     ask_again(request)
-    try:
+    with refusal_as_message(request):
         text = service_accounts.rotate_account_token(by=user_of(request), account=row, token=token, **fields)
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-        return redirect("teams:account", team.slug, row.pk)
-    return account_page(request, team, row, token, text)
+        return account_page(request, team, row, token, text)
+    return redirect("teams:account", team.slug, row.pk)
 
 
 @require_POST

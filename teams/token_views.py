@@ -16,7 +16,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from core.errors import PortalError, cleaned
+from core.attempt import Attempt, posted, refusal_as_message
+from core.errors import cleaned
 from core.listing import csv_response, wants_csv
 from core.scopes import MEANING, Scope
 from teams.access import teams_where, user_of
@@ -112,15 +113,12 @@ def tokens(request: HttpRequest) -> HttpResponse:
     person = user_of(request)
     if request.method == "GET" and wants_csv(request):
         return tokens_csv("tokens", tokens_of(person))
-    form = TokenForm(person, request.POST or None)
+    form = TokenForm(person, posted(request))
     new_token, text = None, ""
-    if request.method == "POST" and form.is_valid():
+    if form.is_valid():
         ask_again(request)
-        try:
+        with Attempt(form):
             new_token, text = create_token(by=person, **form.chosen)
-        except PortalError as refusal:
-            form.add_error(None, refusal.message)
-        else:
             form = TokenForm(person)
     return token_page(request, new_token, text, form=form)
 
@@ -164,12 +162,10 @@ def rotate(request: HttpRequest, token_id: UUID) -> HttpResponse:
     token = get_object_or_404(ApiToken.objects.select_related("limited_to"), pk=token_id, user=person)
     fields = cleaned(RotateForm(request.POST))
     ask_again(request)
-    try:
+    with refusal_as_message(request):
         text = rotate_token(by=person, token=token, **fields)
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-        return redirect("teams:tokens")
-    return token_page(request, token, text)
+        return token_page(request, token, text)
+    return redirect("teams:tokens")
 
 
 @require_POST

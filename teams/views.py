@@ -17,7 +17,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core import undo
-from core.errors import PortalError, cleaned
+from core.attempt import Attempt, refusal_as_message
+from core.errors import cleaned
 from core.listing import csv_response, wants_csv
 from core.text import as_options
 from teams import services
@@ -120,13 +121,11 @@ def members_csv(team: Team) -> HttpResponse:
 def add_member(request: HttpRequest, team: Team, form: MemberForm) -> HttpResponse | None:
     """Add the person of a valid form; if that is refused, put the reason into the form and return None."""
     name, role = form.cleaned_data["username"], Role(form.cleaned_data["role"])
-    try:
+    with Attempt(form, field="username"):
         services.add_member(by=user_of(request), team=team, username=name, role=role)
-    except PortalError as refusal:
-        form.add_error("username", refusal.message)
-        return None
-    messages.success(request, f"{name} was added to {team.slug}.")
-    return redirect("teams:people", team.slug)
+        messages.success(request, f"{name} was added to {team.slug}.")
+        return redirect("teams:people", team.slug)
+    return None
 
 
 @require_POST
@@ -135,11 +134,8 @@ def change_role(request: HttpRequest, slug: str, user_id: UUID) -> HttpResponse:
     member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
     form = RoleForm(request.POST if "role" in request.POST else request.GET)  # the second is Undo
     before, chosen = Role(member.role), Role(cleaned(form)["role"])
-    try:
+    with refusal_as_message(request):
         services.change_role(by=user_of(request), team=team, member=member, role=chosen)
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-    else:
         said = f"{member.user.username} is now {chosen.label} of {team.slug}."
         if before == chosen:
             messages.success(request, said)
@@ -155,13 +151,12 @@ def remove_member(request: HttpRequest, slug: str, user_id: UUID) -> HttpRespons
     team = team_for(request.user, slug, at_least=Role.VIEWER if leaves else Role.OWNER)
     member = get_object_or_404(team.memberships.select_related("user"), user_id=user_id)
     people = reverse("teams:people", args=[team.slug])
-    try:
+    with refusal_as_message(request):
         services.remove_member(by=user_of(request), team=team, member=member)
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-        return redirect_back(request, people)
-    messages.success(request, f"{member.user.username} was removed from {team.slug}.")
-    return redirect("home") if leaves else redirect_back(request, people)
+        messages.success(request, f"{member.user.username} was removed from {team.slug}.")
+        if leaves:
+            return redirect("home")
+    return redirect_back(request, people)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -19,7 +19,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from claims.models import Claim, Profile, Transition
-from core.errors import Conflict, Forbidden, Invalid
+from core.attempt import Attempt
+from core.errors import Forbidden, Invalid
 from core.listing import csv_response, wants_csv
 from core.saved_filters import saved_query
 from core.times import FIRST_YEAR, LAST_YEAR
@@ -267,18 +268,16 @@ def close(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     text = request.POST.get("month", request.GET.get("month", ""))
     month = Month.parse(text) if text else closable(now=now) or Month.current(now).previous
-    status, problem = 200, why_not(month, now=now)
+    attempt = Attempt()
     if request.method == "POST":
-        try:
+        with attempt:
             closed = close_month(by=user_of(request), month=month)
-        except Conflict as refusal:
-            status, problem = refusal.status, refusal.message
-        else:
             messages.success(request, f"{closed} is closed.")
             return redirect(f"{reverse('usage:report')}?month={month}")
+    problem = attempt.problem or why_not(month, now=now)
     found = fleet_report(month_of(month.first), GroupBy.TEAM, now=now, most=1)
     page = {"month": month, "report": found, "problem": problem, "is_first": closed_until() is None}
-    return render(request, "usage/close.html", page, status=status)
+    return render(request, "usage/close.html", page, status=attempt.status)
 
 
 CSV_HEADS = (

@@ -18,7 +18,7 @@ from django.utils.text import slugify
 
 from core.errors import Conflict, Forbidden, Invalid
 from core.listing import csv_text
-from core.saved_filters import saved_query
+from core.saved_filters import saved_query, valid_name
 from notify.mail import Unsent, send_file
 from teams.models import User
 from usage.cost import cost_text
@@ -41,9 +41,7 @@ def save_report(*, by: User, name: str, query: str, monthly: bool, now: datetime
 
     The first mail of a monthly one comes on the next first of a month.
     """
-    text, name = saved_query(QueryDict(query)), name.strip()
-    if not name or len(name) > 60 or not name.isprintable():
-        raise Invalid("A name has 1 to 60 printable characters.", field="name")
+    text, name = saved_query(QueryDict(query)), valid_name(name)
     if len(text) > MAX_QUERY or not ReportForm(QueryDict(text), by).is_valid():
         raise Invalid("This report cannot be shown, so it cannot be saved.", field="query")
     if SavedReport.objects.filter(user=by).exclude(name=name).count() >= MOST:

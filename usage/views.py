@@ -23,7 +23,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from claims.models import Allocation, Claim
 from claims.models.limits import IDLE_PERCENT
-from core.errors import PortalError
+from core.attempt import Attempt, posted
 from core.grafana import Dashboard, dashboard_url
 from core.listing import csv_response, wants_csv
 from core.text import DASH, counted, percent
@@ -280,41 +280,34 @@ def rate_new(request: HttpRequest) -> HttpResponse:
     like = request.GET.get("like", "")
     earlier = Rate.objects.filter(pk=like).first() if is_uuid(like) else None
     currency = installation_for(request).currency
-    return edit(request, RateForm(request.POST or None, currency=currency, rate=earlier, follows=True), None)
+    return edit(request, RateForm(posted(request), currency=currency, rate=earlier, follows=True), None)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def rate_edit(request: HttpRequest, rate_id: UUID) -> HttpResponse:
     require_admin(user_of(request))
     rate = get_object_or_404(Rate, pk=rate_id)
-    return edit(request, RateForm(request.POST or None, rate=rate), rate)
+    return edit(request, RateForm(posted(request), rate=rate), rate)
 
 
 def edit(request: HttpRequest, form: RateForm, rate: Rate | None) -> HttpResponse:
     """
     Show the form; on POST save it, or show it again with the refusal, or with what the rate would price.
     """
-    status, previewed = 200, None
-    if request.method == "POST":
-        status = 422
+    previewed = None
+    with Attempt(form) as attempt:
         if form.is_valid() and "preview" in request.POST:
-            status = 200
             unsaved = Rate(**({"pk": rate.pk} if rate else {}), **form.cleaned_data)
             previewed = preview(unsaved, now=timezone.now())
         elif form.is_valid():
-            try:
-                saved = save_rate(by=user_of(request), rate=rate, **form.cleaned_data)
-            except PortalError as refusal:
-                form.add_error(None, refusal.message)
-                status = refusal.status
-            else:
-                messages.success(request, f"“{saved.title}” saved.")
-                return redirect("usage:rates")
+            saved = save_rate(by=user_of(request), rate=rate, **form.cleaned_data)
+            messages.success(request, f"“{saved.title}” saved.")
+            return redirect("usage:rates")
     applies = rate is not None and rate.valid_from <= timezone.now()
     is_over = rate is not None and rate.valid_until is not None and rate.valid_until <= timezone.now()
     retire = RetireForm() if applies and not is_over else None
     page = {"form": form, "rate": rate, "applies": applies, "retire": retire, "preview": previewed}
-    return render(request, "usage/rate_edit.html", page, status=status)
+    return render(request, "usage/rate_edit.html", page, status=attempt.status)
 
 
 @require_POST
@@ -322,16 +315,13 @@ def rate_retire(request: HttpRequest, rate_id: UUID) -> HttpResponse:
     require_admin(user_of(request))
     rate = get_object_or_404(Rate, pk=rate_id)
     form = RetireForm(request.POST)
-    if form.is_valid():
-        try:
+    with Attempt(form) as attempt:
+        if form.is_valid():
             retired = retire_rate(by=user_of(request), rate=rate, until=form.cleaned_data["until"])
-        except PortalError as refusal:
-            form.add_error(None, refusal.message)
-        else:
             messages.success(request, f"“{retired.title}” retired.")
             return redirect("usage:rates")
     page = {"form": RateForm(rate=rate), "retire": form, "rate": rate, "applies": True}
-    return render(request, "usage/rate_edit.html", page, status=422)
+    return render(request, "usage/rate_edit.html", page, status=attempt.status)
 
 
 @require_POST

@@ -22,7 +22,7 @@ from claims.approvals.forms import DelegationForm, ReasonForm, RuleForm
 from claims.approvals.rules import rule_effect, rule_name
 from claims.approvals.services import default_reasons, editable_reasons
 from claims.models import ApprovalRule, ReasonTemplate
-from core.errors import Conflict, Invalid
+from core.attempt import Attempt, posted
 from core.listing import Column, Listing
 from core.times import duration
 from teams.access import is_platform_admin, people_in, team_for, teams_where, user_of
@@ -96,17 +96,14 @@ def approval_rule(request: HttpRequest, rule_id: UUID | None = None) -> HttpResp
     if request.method != "POST":
         return rule_page(request, RuleForm(rule=rule), rule, rule)
     form = RuleForm(request.POST, rule=rule)
-    if not form.is_valid():
-        return rule_page(request, form, rule, None, status=422)
-    if "preview" in request.POST:
-        return rule_page(request, form, rule, ApprovalRule(**form.cleaned_data))
-    try:
-        saved = services.save_rule(by=user_of(request), **form.cleaned_data)
-    except Invalid as refusal:
-        form.add_error(None, refusal.message)
-        return rule_page(request, form, rule, None, status=422)
-    messages.success(request, f"{rule_name(saved)} was saved.")
-    return redirect("claims:approval_rules")
+    with Attempt(form) as attempt:
+        if form.is_valid():
+            if "preview" in request.POST:
+                return rule_page(request, form, rule, ApprovalRule(**form.cleaned_data))
+            saved = services.save_rule(by=user_of(request), **form.cleaned_data)
+            messages.success(request, f"{rule_name(saved)} was saved.")
+            return redirect("claims:approval_rules")
+    return rule_page(request, form, rule, None, status=attempt.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -151,22 +148,13 @@ def delegations(request: HttpRequest) -> HttpResponse:
     user = user_of(request)
     team = team_for(user, request.POST.get("team", ""), at_least=Role.LEAD)
     form = delegation_form(user, team, request)
-    if not form.is_valid():
-        return render(
-            request, "claims/approvals/delegations.html", delegations_context(request, team, form), status=422
-        )
-    try:
-        delegation = services.delegate(by=user, team=team, **form.cleaned_data)
-    except (Invalid, Conflict) as refusal:
-        form.add_error(None, refusal.message)
-        return render(
-            request,
-            "claims/approvals/delegations.html",
-            delegations_context(request, team, form),
-            status=refusal.status,
-        )
-    messages.success(request, f"{delegation.to.label} is now your delegate in {team}.")
-    return redirect("claims:delegations")
+    with Attempt(form) as attempt:
+        if form.is_valid():
+            delegation = services.delegate(by=user, team=team, **form.cleaned_data)
+            messages.success(request, f"{delegation.to.label} is now your delegate in {team}.")
+            return redirect("claims:delegations")
+    page = delegations_context(request, team, form)
+    return render(request, "claims/approvals/delegations.html", page, status=attempt.status)
 
 
 @require_POST
@@ -249,17 +237,14 @@ def reason(request: HttpRequest, reason_id: int | None = None) -> HttpResponse:
     if reason_id:
         existing = get_object_or_404(editable_reasons(user_of(request)).select_related("team"), pk=reason_id)
     fields: dict[str, Any] = {"teams": teams, "for_all": is_platform_admin(request.user), "reason": existing}
-    form = ReasonForm(request.POST if request.method == "POST" else None, **fields)
-    if request.method == "POST" and form.is_valid():
-        try:
+    form = ReasonForm(posted(request), **fields)
+    with Attempt(form) as attempt:
+        if form.is_valid():
             saved = services.save_reason(by=user_of(request), reason=existing, **form.cleaned_data)
-        except Invalid as refusal:
-            form.add_error(None, refusal.message)
-        else:
             messages.success(request, f"“{saved.title}” was saved.")
             return redirect("claims:reasons")
     page = {"form": form, "reason": existing, "name": existing.title if existing else "New reason"}
-    return render(request, "claims/approvals/reason.html", page, status=422 if form.errors else 200)
+    return render(request, "claims/approvals/reason.html", page, status=attempt.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -12,7 +12,6 @@ from decimal import Decimal
 
 from django.conf import settings
 from django.db import IntegrityError
-from django.urls import reverse
 from django.utils import timezone
 
 from claims.budgets.cards import BudgetCard, card_of
@@ -24,12 +23,12 @@ from claims.quotas.services import (
     earlier_request,
     lock_team,
     record_decision,
+    tell_admins,
+    tell_requester,
     to_decide,
 )
 from core.errors import Conflict, Invalid
 from core.transactions import service
-from notify.models import NoticeKind
-from notify.services import notify
 from teams.access import require_role
 from teams.models import Role, User, record_change
 
@@ -89,7 +88,7 @@ def request_extra(
             record_change(
                 by=by, of=budget, change=change, values=[("Extra", "–", words)], reason=reason.strip()
             )
-            _notify_admins(quota_request, words)
+            tell_admins(quota_request, f"{words} more budget for {team}")
     except IntegrityError:
         if earlier := earlier_request(by, key, sent):  # the same request was sent twice at the same time
             return earlier
@@ -137,15 +136,7 @@ def approve_extra(
         reason=requested,
     )
     words = extra_words(budget, pending.amount, pending.hours)
-    notify(
-        [pending.requested_by],
-        kind=NoticeKind.DECISION,
-        key=f"quota-request-decided-{pending.pk}",
-        team_id=pending.team_id,
-        title=f"{pending.team} has {words} more budget",
-        body=pending.decision_note,
-        url=reverse("claims:quota_request_decision", args=[pending.pk]),
-    )
+    tell_requester(pending, f"{pending.team} has {words} more budget")
     return pending
 
 
@@ -195,17 +186,3 @@ def _require_none_waiting(budget: Budget, by: User) -> None:
             f"{other.requested_by.has(by)} already requested {words} more. Wait for the decision, or "
             "withdraw that request first."
         )
-
-
-def _notify_admins(quota_request: QuotaRequest, words: str) -> None:
-    admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=quota_request.requested_by_id)
-    notify(
-        admins,
-        kind=NoticeKind.DECIDE,
-        key=f"quota-request-{quota_request.pk}",
-        team_id=quota_request.team_id,
-        title=f"{quota_request.requested_by.label} requests {words} more budget for {quota_request.team}",
-        body=quota_request.reason,
-        url=reverse("claims:quota_request_decision", args=[quota_request.pk]),
-        important=True,
-    )

@@ -26,7 +26,7 @@ from claims.budgets.forms import BudgetFilter, BudgetForm, ExtraForm
 from claims.budgets.services import TERMS, change_budget, end_budget, extra_words, require_terms, set_budget
 from claims.budgets.use import DAY, ENDED, month_end, past_month, past_month_asked_for, period_words, utc_day
 from claims.models import AtLimit, Budget, QuotaRequest, RequestStatus
-from core.errors import PortalError
+from core.attempt import Attempt, posted
 from core.listing import Column, Listing, csv_response, wants_csv
 from core.markup import joined, markup
 from core.templatetags.ui import meter
@@ -261,21 +261,15 @@ def budget_extra(request: HttpRequest, budget_id: UUID) -> HttpResponse:
     """The form of a request for extra budget; 403 for a viewer, before they fill it in."""
     found = get_object_or_404(visible_budgets(request), pk=budget_id)
     require_role(request.user, found.team, at_least=Role.MEMBER)
-    form = ExtraForm(found, request.POST or None, initial={"key": str(uuid4())})
+    form = ExtraForm(found, posted(request), initial={"key": str(uuid4())})
     card = card_of(found, found.use, now=timezone.now())
-    page: dict[str, Any] = {"form": form, "card": card, "budgets": [card]}
-    status = 200
-    if request.method == "POST":
-        status = 422
+    with Attempt(form) as attempt:
         if form.is_valid():
-            try:
-                sent = request_extra(by=user_of(request), budget=found, **form.cleaned_data)
-            except PortalError as refusal:
-                page["refusal"], status = refusal, refusal.status
-            else:
-                messages.success(request, "Requested. A platform admin decides.")
-                return redirect("claims:quota_request_decision", sent.pk)
-    return render(request, "claims/budgets/extra.html", page, status=status)
+            sent = request_extra(by=user_of(request), budget=found, **form.cleaned_data)
+            messages.success(request, "Requested. A platform admin decides.")
+            return redirect("claims:quota_request_decision", sent.pk)
+    page = {"form": form, "card": card, "budgets": [card]}
+    return render(request, "claims/budgets/extra.html", page, status=attempt.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -284,7 +278,7 @@ def budget_new(request: HttpRequest) -> HttpResponse:
     require_admin(user_of(request))
     currency = installation_for(request).currency
     initial = {"team": request.GET.get("team", "")}
-    form = BudgetForm(request.POST or None, initial=initial, currency=currency)
+    form = BudgetForm(posted(request), initial=initial, currency=currency)
     return edit(request, form, None, currency)
 
 
@@ -294,7 +288,7 @@ def budget_change(request: HttpRequest, budget_id: UUID) -> HttpResponse:
     found = get_object_or_404(visible_budgets(request), pk=budget_id)
     return edit(
         request,
-        BudgetForm(request.POST or None, budget=found, currency=found.currency),
+        BudgetForm(posted(request), budget=found, currency=found.currency),
         found,
         found.currency,
     )
@@ -303,21 +297,15 @@ def budget_change(request: HttpRequest, budget_id: UUID) -> HttpResponse:
 def edit(request: HttpRequest, form: BudgetForm, current: Budget | None, currency: str) -> HttpResponse:
     """Show the form; on POST its effect, with `confirm` save it, or show it again with the refusal."""
     effect: list[str] = []
-    status = 200
-    if request.method == "POST":
-        status = 422
+    with Attempt(form) as attempt:
         if form.is_valid():
-            try:
-                if "confirm" in request.POST:
-                    saved = save(request, form, current)
-                    messages.success(request, f"The budget of {saved.team} is saved.")
-                    return redirect("claims:budget", saved.pk)
-                effect, status = effect_of(draft(form, current, currency), now=timezone.now()), 200
-            except PortalError as refusal:
-                form.add_error(None, refusal.message)
-                effect, status = [], refusal.status
+            if "confirm" in request.POST:
+                saved = save(request, form, current)
+                messages.success(request, f"The budget of {saved.team} is saved.")
+                return redirect("claims:budget", saved.pk)
+            effect = effect_of(draft(form, current, currency), now=timezone.now())
     page = {"form": form, "budget": current, "effect": effect, "teams": team_slugs(current)}
-    return render(request, "claims/budgets/edit.html", page, status=status)
+    return render(request, "claims/budgets/edit.html", page, status=attempt.status)
 
 
 def team_slugs(current: Budget | None) -> list[str]:

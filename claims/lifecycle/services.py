@@ -402,22 +402,12 @@ def _notify_transfer(claim: Claim, by: User, old: User, to: User) -> None:
     owner = "" if by == old else f" from {old.label}"
     message = f"{by.label} transferred {claim}{owner} to {to.label}."
     line = claim.history.order_by("-at", "-pk").values_list("pk", flat=True).first()
-    notify_of(
-        claim,
-        [person for person in (to,) if person != by],
-        kind=NoticeKind.CHANGE,
-        key=f"handed-over:{line}",
-        title=f"{claim} is yours now",
-        body=message,
-    )
-    notify_of(
-        claim,
-        [person for person in (old,) if person != by],
-        kind=NoticeKind.CHANGE,
-        key=f"handed-over:{line}",
-        title=f"{claim} is {to.label}'s now",
-        body=message,
-    )
+    for person, owner_now in ((to, "yours"), (old, f"{to.label}'s")):
+        if person != by:
+            title = f"{claim} is {owner_now} now"
+            notify_of(
+                claim, [person], kind=NoticeKind.CHANGE, key=f"handed-over:{line}", title=title, body=message
+            )
 
 
 @service

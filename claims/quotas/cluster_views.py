@@ -17,7 +17,8 @@ from claims.quotas.quota_usage import QuotaUsage
 from claims.quotas.resource_quota import Headroom, headrooms
 from claims.quotas.tasks import write_cluster
 from cluster.policies import ACCOUNT, MODE, POLICIES, PolicyAction, to_yaml
-from core.errors import Invalid, PortalError
+from core.attempt import refusal_as_message
+from core.errors import Invalid
 from core.transactions import after_commit
 from dra import quota
 from inventory.clusters import write_quotas
@@ -80,12 +81,10 @@ def cluster_quotas(request: HttpRequest, name: str) -> HttpResponse:
 def cluster_quotas_write(request: HttpRequest, name: str) -> HttpResponse:
     """Enforce quotas in the cluster from now on."""
     cluster = cluster_for(request, name)
-    try:
+    with refusal_as_message(request):
         write_quotas(name=cluster.name, write=True, by=user_of(request))
         after_commit(write_cluster, str(cluster.pk))
         messages.success(request, f"Quotas are now written to {cluster}.")
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
     return redirect("claims:cluster_quotas", cluster.name)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
-from django.http import QueryDict
 from django.utils import timezone
 
 from claims.models import Profile, Quota
@@ -18,23 +17,12 @@ from dra.quota import no_class_reason
 from teams.models import Team
 
 
-def class_surprises(cleaned: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what is unexpected of the device class that a form names."""
-    if surprise := unknown_class(cleaned.get("device_class") or "", cleaned.get("team")):
-        yield "device_class", surprise
-
-
-class QuotaForm(AskingForm):
-    """A limit of one team for one device class, for one profile, or for the number of its claims."""
+class CountedForm(AskingForm):
+    """What a quota is of: a device class, a profile, or the number of claims of a team."""
 
     marks_required = True
+    field_order = ("team",)
 
-    team = forms.ModelChoiceField(
-        Team.objects.active(),
-        to_field_name="slug",
-        label="Team",
-        widget=forms.TextInput(attrs={"list": "teams"}),
-    )
     device_class = forms.CharField(
         required=False,
         max_length=253,
@@ -52,7 +40,39 @@ class QuotaForm(AskingForm):
         choices=as_options(Quota.Counts.choices),
         required=False,
         label="Counts",
-        help_text="To limit the number of claims, leave class and profile empty.",
+        help_text="Devices need a class or a profile; claims need neither.",
+    )
+
+    def surprises(self) -> Iterator[tuple[str, str]]:
+        if surprise := unknown_class(
+            self.cleaned_data.get("device_class") or "", self.cleaned_data.get("team")
+        ):
+            yield "device_class", surprise
+
+    def clean_device_class(self) -> str:
+        name: str = self.cleaned_data["device_class"].strip()
+        if name and (problem := no_class_reason(name)):
+            raise forms.ValidationError(problem)
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        cleaned["counts"] = cleaned.get("counts") or Quota.Counts.DEVICES
+        named = bool(cleaned.get("device_class")) + bool(cleaned.get("profile"))
+        named += cleaned["counts"] == Quota.Counts.CLAIMS
+        if named != 1 and not {"device_class", "profile"} & set(self.errors):
+            self.add_error("device_class", "Name either a device class or a profile, or count claims.")
+        return cleaned
+
+
+class QuotaForm(CountedForm):
+    """A limit of one team."""
+
+    team = forms.ModelChoiceField(
+        Team.objects.active(),
+        to_field_name="slug",
+        label="Team",
+        widget=forms.TextInput(attrs={"list": "teams"}),
     )
     devices = forms.IntegerField(min_value=0, max_value=100_000, label="Limit")
     guaranteed = forms.IntegerField(
@@ -63,28 +83,6 @@ class QuotaForm(AskingForm):
         help_text="Of a device class: devices guaranteed to this team.",
     )
 
-    def __init__(self, data: QueryDict | None = None, *, initial: dict[str, Any] | None = None) -> None:
-        super().__init__(data, initial=initial)
-
-    def surprises(self) -> Iterator[tuple[str, str]]:
-        return class_surprises(self.cleaned_data)
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        cleaned["counts"] = cleaned.get("counts") or Quota.Counts.DEVICES
-        named = bool(cleaned.get("device_class")) + bool(cleaned.get("profile"))
-        named += cleaned["counts"] == Quota.Counts.CLAIMS
-        if named != 1 and "profile" not in self.errors:
-            problem = "Name either a device class or a profile, or count claims."
-            self.add_error("device_class", problem)
-        return cleaned
-
-    def clean_device_class(self) -> str:
-        name: str = self.cleaned_data["device_class"].strip()
-        if name and (problem := no_class_reason(name)):
-            raise forms.ValidationError(problem)
-        return name
-
 
 class UntilField(LocalMoment):
     """A future moment; empty is permanent."""
@@ -93,32 +91,11 @@ class UntilField(LocalMoment):
         super().__init__(required=False, label="Until", help_text="Leave it empty for a permanent increase.")
 
 
-class QuotaRequestForm(AskingForm):
+class QuotaRequestForm(CountedForm):
     """How many more, until when, and why. `limit` is the current limit of the team; it is not a field."""
-
-    marks_required = True
 
     team = forms.ModelChoiceField(
         Team.objects.none(), to_field_name="slug", label="Team", empty_label="Choose a team"
-    )
-    device_class = forms.CharField(
-        required=False,
-        max_length=253,
-        widget=forms.TextInput(attrs={"list": "device-classes"}),
-        label="Device class",
-    )
-    profile = TitleField(
-        Profile.objects.none(),
-        to_field_name="slug",
-        required=False,
-        label="Profile",
-        empty_label="No profile",
-    )
-    counts = forms.ChoiceField(
-        choices=as_options(Quota.Counts.choices),
-        required=False,
-        label="Counts",
-        help_text="Devices need a class or a profile; claims need neither.",
     )
     more = forms.IntegerField(min_value=1, max_value=100_000, label="How many more")
     until = UntilField()
@@ -134,30 +111,11 @@ class QuotaRequestForm(AskingForm):
         self.fields["team"].queryset = teams  # type: ignore[attr-defined]
         self.fields["profile"].queryset = profiles  # type: ignore[attr-defined]
 
-    def clean_device_class(self) -> str:
-        name: str = self.cleaned_data["device_class"].strip()
-        if name and (problem := no_class_reason(name)):
-            raise forms.ValidationError(problem)
-        return name
-
-    def surprises(self) -> Iterator[tuple[str, str]]:
-        return class_surprises(self.cleaned_data)
-
     def clean_until(self) -> object:
         until = self.cleaned_data["until"]
         if until is not None and until <= timezone.now():
             raise forms.ValidationError("This is in the past.")
         return until
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        cleaned["counts"] = cleaned.get("counts") or Quota.Counts.DEVICES
-        named = bool(cleaned.get("device_class")) + bool(cleaned.get("profile"))
-        named += cleaned["counts"] == Quota.Counts.CLAIMS
-        if named != 1 and not {"device_class", "profile"} & set(self.errors):
-            problem = "Name either a device class or a profile, or count claims."
-            self.add_error("device_class", problem)
-        return cleaned
 
 
 class QuotaGrantForm(forms.Form):

@@ -186,7 +186,7 @@ def request_quota(
             asked = f"requested {devices} × {quota_words(quota_request)} {until_text}"
             values = [("limit", "–", str(devices))]
             record_change(by=by, of=quota_request, change=asked, values=values, reason=reason.strip())
-            _notify_admins(quota_request)
+            tell_admins(quota_request, f"more quota for {team}: {quota_words(quota_request)}")
     except IntegrityError:
         if earlier := earlier_request(by, key, sent):  # the same request was sent twice at the same time
             return earlier
@@ -353,17 +353,15 @@ def decided_already(quota_request: QuotaRequest, by: User, wanted: RequestStatus
     raise Conflict(quota_request.decision_sentence)
 
 
-def _notify_admins(quota_request: QuotaRequest) -> None:
+def tell_admins(quota_request: QuotaRequest, what: str) -> None:
+    """Notify platform admins of a request; `what` says what for."""
     admins = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=quota_request.requested_by_id)
     notify(
         admins,
         kind=NoticeKind.DECIDE,
         key=f"quota-request-{quota_request.pk}",
         team_id=quota_request.team_id,
-        title=(
-            f"{quota_request.requested_by.label} requests more quota for {quota_request.team}: "
-            f"{quota_words(quota_request)}"
-        ),
+        title=f"{quota_request.requested_by.label} requests {what}",
         body=quota_request.reason,
         url=reverse("claims:quota_request_decision", args=[quota_request.pk]),
         important=True,
@@ -376,6 +374,10 @@ def _notify_requester(quota_request: QuotaRequest) -> None:
     if quota_request.status == RequestStatus.APPROVED:
         until = until_words(quota_request.until, utc_moment)
         title = f"{quota_request.team} may have {quota_request.devices} × {words} {until}"
+    tell_requester(quota_request, title)
+
+
+def tell_requester(quota_request: QuotaRequest, title: str) -> None:
     notify(
         [quota_request.requested_by],
         kind=NoticeKind.DECISION,

@@ -37,6 +37,7 @@ from claims.quotas.quota_usage import (
     team_usage,
 )
 from claims.quotas.services import request_quota, set_quota, withdraw_quota_request
+from core.attempt import refusal_as_message
 from core.errors import Conflict, PortalError
 from core.listing import Column, Listing, csv_response, wants_csv
 from core.markup import markup
@@ -400,11 +401,9 @@ def quota_requests(request: HttpRequest) -> HttpResponseBase:
 def quota_request_withdraw(request: HttpRequest, request_id: UUID) -> HttpResponse:
     visible = QuotaRequest.objects.visible_to(request.user)
     quota_request = get_object_or_404(visible.select_related("team"), pk=request_id)
-    try:
+    with refusal_as_message(request, of=Conflict):
         withdraw_quota_request(quota_request=quota_request, by=user_of(request))
         messages.success(request, f"The request for more {quota_words(quota_request)} is withdrawn.")
-    except Conflict as refusal:
-        messages.error(request, refusal.message)
     return redirect("claims:quota_request_decision", quota_request.pk)
 
 

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from claims.workloads import services
-from core.errors import PortalError
+from core.attempt import Attempt, posted
 from teams.access import role_in, team_for, user_of
 from teams.account_views import account_for
 from teams.models import Role, User
@@ -34,17 +34,14 @@ class AllowForm(forms.Form):
 def workloads(request: HttpRequest, slug: str, account_id: UUID) -> HttpResponse:
     """Show which pods may act as the account, and how; POST allows more."""
     team, account = account_for(request, slug, account_id)
-    form = AllowForm(account, request.POST or None)
+    form = AllowForm(account, posted(request))
     if request.method == "POST":
         team_for(request.user, slug, at_least=Role.OWNER)
+    with Attempt(form, field="service_account") as attempt:
         if form.is_valid():
-            try:
-                row = services.allow(by=user_of(request), account=account, **form.cleaned_data)
-            except PortalError as refusal:
-                form.add_error("service_account", refusal.message)
-            else:
-                messages.success(request, f"Pods of {row} may act as {account.first_name}.")
-                return redirect("claims:workloads", team.slug, account.pk)
+            row = services.allow(by=user_of(request), account=account, **form.cleaned_data)
+            messages.success(request, f"Pods of {row} may act as {account.first_name}.")
+            return redirect("claims:workloads", team.slug, account.pk)
     rows = list(services.identities_of(account))
     page = {
         "team": team,
@@ -57,7 +54,7 @@ def workloads(request: HttpRequest, slug: str, account_id: UUID) -> HttpResponse
         "portal": request.build_absolute_uri("/").rstrip("/"),
         "cluster": rows[0].place.cluster.name if rows else "NAME",
     }
-    return render(request, "claims/workloads.html", page, status=422 if form.errors else 200)
+    return render(request, "claims/workloads.html", page, status=attempt.status)
 
 
 @require_POST

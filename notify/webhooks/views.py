@@ -14,7 +14,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from core.errors import Invalid, PortalError
+from core.attempt import Attempt, posted, refusal_as_message
+from core.errors import Invalid
 from core.text import counted
 from notify.webhooks import services
 from notify.webhooks.kinds import CHOOSABLE
@@ -81,23 +82,12 @@ def webhook_new(request: HttpRequest) -> HttpResponse:
     team = team_for(by, slug, at_least=Role.LEAD) if slug else None
     if team is None:
         require_admin(by)
-    form, status = WebhookForm(request.POST or None, is_admin=is_platform_admin(by)), 200
-    if request.method == "POST":
-        status = 422
+    form = WebhookForm(posted(request), is_admin=is_platform_admin(by))
+    with Attempt(form) as attempt:
         if form.is_valid():
-            try:
-                webhook, secret = services.create_webhook(by=by, team=team, **form.cleaned_data)
-            except PortalError as refusal:
-                form.add_error(_field(form, refusal), refusal.message)
-                status = refusal.status
-            else:
-                return shown(request, webhook, secret=secret)
-    return render(request, "notify/webhook_new.html", {"form": form, "team": team}, status=status)
-
-
-def _field(form: WebhookForm, refusal: PortalError) -> str | None:
-    name = refusal.extra.get("field")
-    return str(name) if name in form.fields else None
+            webhook, secret = services.create_webhook(by=by, team=team, **form.cleaned_data)
+            return shown(request, webhook, secret=secret)
+    return render(request, "notify/webhook_new.html", {"form": form, "team": team}, status=attempt.status)
 
 
 def webhook_for(request: HttpRequest, webhook_id: UUID) -> Webhook:
@@ -112,17 +102,13 @@ def webhook(request: HttpRequest, webhook_id: UUID) -> HttpResponse:
     row, by = webhook_for(request, webhook_id), user_of(request)
     if request.method != "POST":
         return shown(request, row)
-    form, status = WebhookForm(request.POST, is_admin=is_platform_admin(by)), 422
-    if form.is_valid():
-        try:
+    form = WebhookForm(request.POST, is_admin=is_platform_admin(by))
+    with Attempt(form) as attempt:
+        if form.is_valid():
             services.change_webhook(by=by, webhook=row, **form.cleaned_data)
-        except PortalError as refusal:
-            form.add_error(_field(form, refusal), refusal.message)
-            status = refusal.status
-        else:
             messages.success(request, "The webhook is saved.")
             return redirect("notify:webhook", row.pk)
-    return shown(request, row, form=form, status=status)
+    return shown(request, row, form=form, status=attempt.status)
 
 
 def shown(
@@ -155,7 +141,7 @@ def shown(
 def webhook_act(request: HttpRequest, webhook_id: UUID) -> HttpResponse:
     """Test it, replace its secret, switch it on or off, deliver again what failed, or remove it."""
     row, by = webhook_for(request, webhook_id), user_of(request)
-    try:
+    with refusal_as_message(request):
         match request.POST.get("do"):
             case "test":
                 services.send_test(by=by, webhook=row)
@@ -183,8 +169,6 @@ def webhook_act(request: HttpRequest, webhook_id: UUID) -> HttpResponse:
                 raise Invalid(
                     "Choose what to do: test, rotate, on, off, replay-failed or remove.", field="do"
                 )
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
     return redirect("notify:webhook", row.pk)
 
 

@@ -22,8 +22,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from claims.models import Claim, TeamNamespace, WrittenQuota
 from claims.states import DELIVERED, UNDELIVERED
-from cluster.checkup import CheckupVerdict, manifest
+from cluster.checkup import by_verdict, manifest
 from cluster.credentials import FLATTEN, Credentials, from_kubeconfig, from_token
+from core.attempt import Attempt, posted
 from core.errors import Invalid, PortalError
 from core.text import as_options
 from inventory.clusters import (
@@ -242,16 +243,13 @@ def cluster_for(request: HttpRequest, name: str) -> Cluster:
 def cluster_settings(request: HttpRequest, name: str) -> HttpResponse:
     """Show everything that an admin can change of a cluster; POST changes title and mode."""
     cluster = cluster_for(request, name)
-    form = about_form(cluster, request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        try:
+    form = about_form(cluster, posted(request))
+    with Attempt(form) as attempt:
+        if form.is_valid():
             change_cluster(name=name, by=user_of(request), **form.cleaned_data)
-        except PortalError as refusal:
-            form.add_error(None, refusal.message)
-            return settings_page(request, cluster, about=form, status=refusal.status)
-        messages.success(request, f"{name} saved.")
-        return redirect("setup:cluster", name)
-    return settings_page(request, cluster, about=form, status=422 if form.errors else 200)
+            messages.success(request, f"{name} saved.")
+            return redirect("setup:cluster", name)
+    return settings_page(request, cluster, about=form, status=attempt.status)
 
 
 def settings_page(
@@ -288,17 +286,7 @@ def cluster_checks(request: HttpRequest, name: str) -> HttpResponse:
         findings, problem = check_cluster(cluster_row), ""
     except PortalError as refusal:
         findings, problem = [], refusal.message
-    failed = sum(finding.verdict == CheckupVerdict.BAD for finding in findings) + bool(problem)
-    page = {
-        "cluster": cluster_row,
-        "problem": problem,
-        "failed": failed,
-        "open": sorted(
-            (finding for finding in findings if finding.verdict != CheckupVerdict.GOOD),
-            key=lambda finding: finding.verdict != CheckupVerdict.BAD,
-        ),
-        "passed": [finding for finding in findings if finding.verdict == CheckupVerdict.GOOD],
-    }
+    page = by_verdict(findings, problem) | {"cluster": cluster_row}
     part = "#checks" if request.headers.get("HX-Request") == "true" else ""
     return render(request, f"setup/cluster_checks.html{part}", page)
 
@@ -310,19 +298,14 @@ def cluster_telemetry(request: HttpRequest, name: str) -> HttpResponse:
     """Save the source of telemetry; with `test` read it now as typed and save nothing."""
     cluster = cluster_for(request, name)
     form = TelemetryForm(cluster, request.POST)
-    if not form.is_valid():
-        return settings_page(request, cluster, telemetry=form, status=422)
-    if "test" in request.POST:
-        return settings_page(request, cluster, telemetry=form, test=telemetry_test(form))
-    try:
-        change_telemetry(name=name, by=user_of(request), **form.changes())
-    except PortalError as refusal:
-        problem, status = refusal.message, refusal.status
-    else:
-        messages.success(request, f"Telemetry of {name} saved.")
-        return redirect("setup:cluster", name)
-    form.add_error(None, problem)
-    return settings_page(request, cluster, telemetry=form, status=status)
+    with Attempt(form) as attempt:
+        if form.is_valid():
+            if "test" in request.POST:
+                return settings_page(request, cluster, telemetry=form, test=telemetry_test(form))
+            change_telemetry(name=name, by=user_of(request), **form.changes())
+            messages.success(request, f"Telemetry of {name} saved.")
+            return redirect("setup:cluster", name)
+    return settings_page(request, cluster, telemetry=form, status=attempt.status)
 
 
 @sensitive_variables()
@@ -343,55 +326,30 @@ def telemetry_test(form: TelemetryForm) -> SourceReport:
 @require_http_methods(["GET", "HEAD", "POST"])
 def cluster_credentials(request: HttpRequest, name: str) -> HttpResponse:
     """Replace the credentials; the old ones are forgotten once the new ones have reached the same cluster."""
-    cluster, status = cluster_for(request, name), 200
-    form = CredentialsForm(request.POST or None, request.FILES or None)
-    if request.method == "POST":
-        status = 422
+    cluster, form = cluster_for(request, name), CredentialsForm(posted(request), request.FILES or None)
+    with Attempt(form) as attempt:
         if form.is_valid():
-            problem = ""
-            try:
-                renew_credentials(
-                    name=name, credentials=form.cleaned_data["credentials"], by=user_of(request)
-                )
-            except PortalError as refusal:
-                problem, status = refusal.message, refusal.status
-            if not problem:
-                messages.success(request, f"The credentials of {name} were replaced.")
-                return redirect("setup:cluster", name)
-            form.add_error(None, problem)
-    return render(
-        request, "setup/cluster_credentials.html", {"form": form, "cluster": cluster}, status=status
-    )
+            renew_credentials(name=name, credentials=form.cleaned_data["credentials"], by=user_of(request))
+            messages.success(request, f"The credentials of {name} were replaced.")
+            return redirect("setup:cluster", name)
+    page = {"form": form, "cluster": cluster}
+    return render(request, "setup/cluster_credentials.html", page, status=attempt.status)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterUse:
-    """What depends on a cluster, in numbers; `claims` are all ever made, `holding` those not yet over."""
-
-    devices: int
-    nodes: int
-    claims: int
-    holding: int
-    undelivered: int
-    teams: int
-    rates: int
-    written_quotas: int
-
-
-def cluster_use(cluster: Cluster) -> ClusterUse:
+def cluster_use(cluster: Cluster) -> dict[str, int]:
+    """Count what depends on a cluster; `claims` are all ever made, `holding` those not yet over."""
     claims = Claim.objects.filter(cluster=cluster)
-    return ClusterUse(
-        devices=Device.objects.present().filter(cluster=cluster).count(),
-        nodes=Node.objects.filter(cluster=cluster, gone_at=None).count(),
-        claims=claims.count(),
-        holding=claims.filter(state__in=DELIVERED).count(),
-        undelivered=claims.filter(state__in=UNDELIVERED).count(),
-        teams=TeamNamespace.objects.filter(cluster=cluster).count(),
-        rates=Rate.objects.filter(cluster=cluster).count(),
-        written_quotas=WrittenQuota.objects.filter(team_namespace__cluster=cluster)
-        .exclude(observed_hard={})
-        .count(),
-    )
+    written_quotas = WrittenQuota.objects.filter(team_namespace__cluster=cluster).exclude(observed_hard={})
+    return {
+        "devices": Device.objects.present().filter(cluster=cluster).count(),
+        "nodes": Node.objects.filter(cluster=cluster, gone_at=None).count(),
+        "claims": claims.count(),
+        "holding": claims.filter(state__in=DELIVERED).count(),
+        "undelivered": claims.filter(state__in=UNDELIVERED).count(),
+        "teams": TeamNamespace.objects.filter(cluster=cluster).count(),
+        "rates": Rate.objects.filter(cluster=cluster).count(),
+        "written_quotas": written_quotas.count(),
+    }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -416,16 +374,13 @@ def cluster_resume(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def cluster_remove(request: HttpRequest, name: str) -> HttpResponse:
     """Say what is lost, then remove the cluster if its name was typed."""
-    cluster, problem, status = cluster_for(request, name), "", 200
+    cluster, attempt = cluster_for(request, name), Attempt()
     if request.method == "POST":
-        try:
+        with attempt:
             if request.POST.get("name", "").strip() != name:
                 raise Invalid(f"Type {name} to remove it.")
             remove_cluster(name=name, by=user_of(request))
-        except PortalError as refusal:
-            problem, status = refusal.message, refusal.status
-        else:
             messages.success(request, f"{name} was removed. Nothing was changed in the cluster itself.")
             return redirect("inventory:clusters")
-    page = {"cluster": cluster, "use": cluster_use(cluster), "problem": problem}
-    return render(request, "setup/cluster_remove.html", page, status=status)
+    page = {"cluster": cluster, "use": cluster_use(cluster), "problem": attempt.problem}
+    return render(request, "setup/cluster_remove.html", page, status=attempt.status)

@@ -19,7 +19,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from claims.approvals.authority import join_names
-from core.errors import Conflict, PortalError
+from core.attempt import Attempt, posted
+from core.errors import Conflict
 from core.text import as_options
 from core.transactions import service
 from notify.models import Notice, NoticeKind
@@ -98,19 +99,11 @@ def member_ask(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the form of a lead who asks for a member; POST notifies the owners."""
     by = user_of(request)
     team = team_for(by, slug, at_least=Role.LEAD)
-    form, status = AskForm(request.POST or None), 200
-    if request.method == "POST":
-        status = 422
+    form = AskForm(posted(request))
+    with Attempt(form) as attempt:
         if form.is_valid():
             fields = form.cleaned_data | {"role": Role(form.cleaned_data["role"])}
-            try:
-                asked = ask_for_member(by=by, team=team, **fields)
-            except PortalError as refusal:
-                form.add_error(None, refusal.message)
-                status = refusal.status
-            else:
-                messages.success(
-                    request, f"{join_names(asked)} will see that you ask for {fields['person']}."
-                )
-                return redirect("team", team.slug)
-    return render(request, "setup/member_ask.html", {"team": team, "form": form}, status=status)
+            asked = ask_for_member(by=by, team=team, **fields)
+            messages.success(request, f"{join_names(asked)} will see that you ask for {fields['person']}.")
+            return redirect("team", team.slug)
+    return render(request, "setup/member_ask.html", {"team": team, "form": form}, status=attempt.status)

@@ -28,6 +28,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import Claim, Delegation
+from core.attempt import Attempt, posted, refusal_as_message
 from core.errors import PortalError
 from core.listing import Column, Listing
 from core.models import Installation
@@ -104,31 +105,21 @@ def people(request: HttpRequest) -> HttpResponseBase:
     return listing.respond("setup/people.html", context)
 
 
-@dataclass(frozen=True, slots=True)
-class PersonUse:
-    """What depends on a person, in numbers; `alone` are the teams without another active owner."""
-
-    claims: int
-    sessions: int
-    tokens: int
-    delegations: int
-    alone: list[Team]
-    other_admins: int
-
-
-def person_use(person: User) -> PersonUse:
+def person_use(person: User) -> dict[str, Any]:
+    """Count what depends on a person; `alone` are the teams without another active owner."""
     now = timezone.now()
     owned = Team.objects.filter(memberships__user=person, memberships__role=Role.OWNER)
     others = Membership.objects.filter(role=Role.OWNER, user__is_active=True).exclude(user=person)
     delegations = Delegation.objects.filter(Q(lead=person) | Q(to=person), ends_at__gt=now)
-    return PersonUse(
-        claims=Claim.objects.live().filter(requested_by=person).count(),
-        sessions=sessions_of(person).count(),
-        tokens=person.api_tokens.filter(expires_at__gt=now, revoked_at=None).count(),
-        delegations=delegations.count(),
-        alone=list(owned.exclude(pk__in=others.values("team"))),
-        other_admins=User.objects.filter(is_superuser=True, is_active=True).exclude(pk=person.pk).count(),
-    )
+    admins = User.objects.filter(is_superuser=True, is_active=True)
+    return {
+        "claims": Claim.objects.live().filter(requested_by=person).count(),
+        "sessions": sessions_of(person).count(),
+        "tokens": person.api_tokens.filter(expires_at__gt=now, revoked_at=None).count(),
+        "delegations": delegations.count(),
+        "alone": list(owned.exclude(pk__in=others.values("team"))),
+        "other_admins": admins.exclude(pk=person.pk).count(),
+    }
 
 
 def person_for(request: HttpRequest, person_id: UUID) -> User:
@@ -166,56 +157,47 @@ def kept_by(person: User) -> str:
 def person_admin(request: HttpRequest, person_id: UUID) -> HttpResponse:
     """Say what a platform admin may do, then make the person one, or end that."""
     row = person_for(request, person_id)
-    problem, status = "", 200
+    attempt = Attempt()
     if request.method == "POST":
         admin = request.POST.get("admin") == "on"
-        try:
+        with attempt:
             set_platform_admin(by=user_of(request), person=row, admin=admin)
-        except PortalError as refusal:
-            problem, status = refusal.message, refusal.status
-        else:
             now = "is now a platform admin" if admin else "is no longer a platform admin"
             messages.success(request, f"{row.username} {now}.")
             # Who has ended their own role may not see this page any more.
             return redirect("home") if row == request.user else redirect("setup:person", row.pk)
-    page = {"person": row, "problem": problem, "use": person_use(row), "kept_by": kept_by(row)}
-    return render(request, "setup/person_admin.html", page, status=status)
+    page = {"person": row, "problem": attempt.problem, "use": person_use(row), "kept_by": kept_by(row)}
+    return render(request, "setup/person_admin.html", page, status=attempt.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def person_break_glass(request: HttpRequest, person_id: UUID) -> HttpResponse:
     """Say what a break-glass account is, then mark the person's as one, or end that."""
     row = person_for(request, person_id)
-    problem, status = "", 200
+    attempt = Attempt()
     if request.method == "POST":
         marked = request.POST.get("marked") == "on"
-        try:
+        with attempt:
             set_break_glass(by=user_of(request), person=row, marked=marked)
-        except PortalError as refusal:
-            problem, status = refusal.message, refusal.status
-        else:
             now = "is a break-glass account now" if marked else "is no longer a break-glass account"
             messages.success(request, f"{row.username} {now}.")
             return redirect("setup:person", row.pk)
-    page = {"person": row, "problem": problem, "refused_by": refused_by(row), "kept_by": kept_by(row)}
-    return render(request, "setup/person_break_glass.html", page, status=status)
+    page = {"person": row, "problem": attempt.problem, "refused_by": refused_by(row), "kept_by": kept_by(row)}
+    return render(request, "setup/person_break_glass.html", page, status=attempt.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def person_deactivate(request: HttpRequest, person_id: UUID) -> HttpResponse:
     """Say what becomes of claims, tokens and delegations, then deactivate."""
     row = person_for(request, person_id)
-    problem, status = "", 200
+    attempt = Attempt()
     if request.method == "POST":
-        try:
+        with attempt:
             deactivate_person(by=user_of(request), person=row)
-        except PortalError as refusal:
-            problem, status = refusal.message, refusal.status
-        else:
             messages.success(request, f"{row.username} is deactivated.")
             return redirect("home") if row == request.user else redirect("setup:person", row.pk)
-    page = {"person": row, "problem": problem, "use": person_use(row)}
-    return render(request, "setup/person_deactivate.html", page, status=status)
+    page = {"person": row, "problem": attempt.problem, "use": person_use(row)}
+    return render(request, "setup/person_deactivate.html", page, status=attempt.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -256,19 +238,13 @@ def person_invite(request: HttpRequest) -> HttpResponse:
     """Send an invitation by email; without an email server show its link once, to be handed on."""
     by = user_of(request)
     require_admin(by)
-    form = InviteForm(request.POST or None, initial={"team": request.GET.get("team", "")})
-    status = 200
-    if request.method == "POST":
-        status = 422
+    form = InviteForm(posted(request), initial={"team": request.GET.get("team", "")})
+    with Attempt(form) as attempt:
         if form.is_valid():
             fields = form.cleaned_data | {"role": Role(form.cleaned_data["role"])}
-            try:
-                return invited(request, invite(by=by, **fields))
-            except PortalError as refusal:
-                form.add_error(refusal.extra.get("field"), refusal.message)
-                status = refusal.status
+            return invited(request, invite(by=by, **fields))
     page = {"form": form, "sends_mail": bool(settings.MAIL_URL), "lifetime": LIFETIME}
-    return render(request, "setup/person_invite.html", page, status=status)
+    return render(request, "setup/person_invite.html", page, status=attempt.status)
 
 
 @never_cache
@@ -278,12 +254,10 @@ def invitation_resend(request: HttpRequest, invitation_id: UUID) -> HttpResponse
     require_admin(user_of(request))
     open_ones = Invitation.objects.open().select_related("team")
     row = get_object_or_404(open_ones, pk=invitation_id)
-    try:
+    with refusal_as_message(request):
         renewed = invite(by=user_of(request), email=row.email, team=row.team, role=Role(row.role))
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-        return redirect_back(request, reverse("setup:people"))
-    return invited(request, renewed)
+        return invited(request, renewed)
+    return redirect_back(request, reverse("setup:people"))
 
 
 def invited(request: HttpRequest, invitation: Invitation) -> HttpResponse:

@@ -26,7 +26,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from claims.models import Budget, Claim, Quota, TeamNamespace
 from claims.quotas.namespaces import archive_team, reason_not_to_archive, restore_team, set_namespace
 from claims.states import FINAL, ClaimState
-from core.errors import Conflict, PortalError
+from core.attempt import Attempt, posted, refusal_as_message
+from core.errors import Conflict
 from core.inputs import validate_name
 from core.text import as_options
 from core.transactions import service
@@ -139,25 +140,17 @@ def team_new(request: HttpRequest) -> HttpResponse:
     """Create a team, and give it the namespaces that were typed."""
     by = user_of(request)
     require_admin(by)
-    form, status = TeamForm(request.POST or None), 200
-    if request.method == "POST":
-        status = 422
+    form = TeamForm(posted(request))
+    with Attempt(form) as attempt:
         if form.is_valid():
-            try:
-                team = create_team_with_namespaces(by, request.POST, **form.cleaned_data)
-            except PortalError as refusal:
-                form.add_error(refusal.extra.get("field"), refusal.message)
-                status = refusal.status
-            else:
-                messages.success(
-                    request, f"{team.title} was created. Give it a quota, so that it can request."
-                )
-                return redirect("setup:team", team.slug)
+            team = create_team_with_namespaces(by, request.POST, **form.cleaned_data)
+            messages.success(request, f"{team.title} was created. Give it a quota, so that it can request.")
+            return redirect("setup:team", team.slug)
     rows = [
         replace(row, namespace=request.POST.get(f"namespace-{row.cluster.name}", ""))
         for row in namespace_rows(None)
     ]
-    return render(request, "setup/team_new.html", {"form": form, "rows": rows}, status=status)
+    return render(request, "setup/team_new.html", {"form": form, "rows": rows}, status=attempt.status)
 
 
 @service
@@ -262,15 +255,12 @@ def team_invite(request: HttpRequest, slug: str) -> HttpResponse:
         return settings_page(request, team, {"invite": form}, status=422)
     role, links = Role(form.cleaned_data["role"]), []
     for email in form.cleaned_data["emails"]:
-        try:
+        with refusal_as_message(request):
             sent = send_link(request, invite(by=user_of(request), email=email, team=team, role=role))
-        except PortalError as refusal:
-            messages.error(request, refusal.message)
-            continue
-        if sent.problem:
-            links.append(sent)
-        else:
-            messages.success(request, f"{email} was invited as {role.label}.")
+            if sent.problem:
+                links.append(sent)
+            else:
+                messages.success(request, f"{email} was invited as {role.label}.")
     if links:
         return settings_page(request, team, {"links": links})
     return redirect("setup:team", slug)
@@ -282,57 +272,39 @@ def team_namespace(request: HttpRequest, slug: str) -> HttpResponse:
     team = team_of(request, slug)
     cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=request.POST.get("cluster", ""))
     namespace = request.POST.get("namespace", "").strip()
-    try:
+    with refusal_as_message(request, of=Conflict):
         set_namespace(by=user_of(request), team=team, cluster=cluster, namespace=namespace)
-    except Conflict as refusal:
-        messages.error(request, refusal.message)
-    else:
         where = f"works in {namespace} in {cluster}" if namespace else f"has no namespace in {cluster}"
         messages.success(request, f"{slug} {where}.")
     return redirect("setup:team", slug)
 
 
-@dataclass(frozen=True, slots=True)
-class TeamUse:
-    """What archiving a team removes and keeps, in numbers."""
-
-    people: int
-    only_here: int  # of them, in no other team
-    quotas: int
-    budgets: int
-    namespaces: int
-    invitations: int
-    claims: int  # that are over: they stay
-
-
-def team_use(team: Team) -> TeamUse:
+def team_use(team: Team) -> dict[str, int]:
+    """Count what archiving a team removes and keeps: `only_here` are people of no other team."""
     elsewhere = Membership.objects.exclude(team=team).values("user")
     people = team.memberships.filter(user__service_of=None)
-    return TeamUse(
-        people=people.count(),
-        only_here=people.filter(user__is_superuser=False).exclude(user__in=elsewhere).count(),
-        quotas=Quota.objects.filter(team=team).count(),
-        budgets=Budget.objects.open().filter(team=team).count(),
-        namespaces=TeamNamespace.objects.filter(team=team).count(),
-        invitations=team.invitations.open().count(),
-        claims=Claim.objects.filter(Q(team=team), state__in=FINAL).count(),
-    )
+    return {
+        "people": people.count(),
+        "only_here": people.filter(user__is_superuser=False).exclude(user__in=elsewhere).count(),
+        "quotas": Quota.objects.filter(team=team).count(),
+        "budgets": Budget.objects.open().filter(team=team).count(),
+        "namespaces": TeamNamespace.objects.filter(team=team).count(),
+        "invitations": team.invitations.open().count(),
+        "claims": Claim.objects.filter(Q(team=team), state__in=FINAL).count(),
+    }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def team_archive(request: HttpRequest, slug: str) -> HttpResponse:
     """Say what archiving removes, then archive."""
-    team, status = team_of(request, slug), 200
+    team, attempt = team_of(request, slug), Attempt()
     if request.method == "POST":
-        try:
+        with attempt:
             archive_team(by=user_of(request), team=team)
-        except PortalError as refusal:
-            status = refusal.status
-        else:
             messages.success(request, f"{team.title} is archived.")
             return redirect("setup:teams")
     page = {"team": team, "use": team_use(team), "reason": reason_not_to_archive(team)}
-    return render(request, "setup/team_archive.html", page, status=status)
+    return render(request, "setup/team_archive.html", page, status=attempt.status)
 
 
 @require_POST

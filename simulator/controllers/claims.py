@@ -59,19 +59,12 @@ def pod_extended_requests(pod: Manifest, classes: Iterable[Any]) -> list[Extende
 def claim_for(pod: Manifest, extended_requests: Iterable[ExtendedRequest]) -> Manifest:
     """Return the claim, not yet written: it has a name only when it is."""
     metadata = pod["metadata"]
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-    }
     return {
         "metadata": {
             "generateName": f"{metadata['name'][:40]}-extended-resources-",
             "namespace": metadata["namespace"],
             "annotations": {ANNOTATION: "true"},
-            "ownerReferences": [owner],
+            "ownerReferences": [_owner(metadata)],
         },
         "spec": {
             "devices": {
@@ -232,21 +225,19 @@ def _done(pod: Manifest) -> bool:
     return terminal(pod) or (deleting(pod) and not pod["spec"].get("nodeName"))
 
 
+def _owner(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return the reference to the pod with this metadata, which controls its claim."""
+    return {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"], "controller": True}
+
+
 def _claim(pod: Manifest, pod_claim: dict[str, Any], template: Manifest) -> Manifest:
     metadata, spec = pod["metadata"], template["spec"]
     template_metadata = spec.get("metadata") or {}
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-    }
     return {
         "metadata": {
             "generateName": _base(metadata["name"], pod_claim["name"]),
             "annotations": (template_metadata.get("annotations") or {}) | {POD_CLAIM: pod_claim["name"]},
-            "ownerReferences": [owner],
+            "ownerReferences": [_owner(metadata)],
         }
         | ({"labels": template_metadata["labels"]} if template_metadata.get("labels") else {}),
         "spec": spec["spec"],

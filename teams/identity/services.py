@@ -6,7 +6,6 @@ A rule is saved with what it changes for people, in one transaction; `preview` s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
@@ -249,31 +248,20 @@ def _require_another_way(provider: IdentityProvider) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderUse:
-    """What depends on a provider, in numbers."""
-
-    people: int  # with an account that is linked to it
-    without_password: int  # of them, who can then not sign in
-    groups: int
-    rules: int
-    memberships: int  # that only its groups gave
-
-
-def provider_use(provider: IdentityProvider) -> ProviderUse:
-    """Return what depends on a provider; five queries."""
+def provider_use(provider: IdentityProvider) -> dict[str, int]:
+    """Count what depends on a provider; `memberships` are those that only its groups gave. Five queries."""
     linked = User.objects.filter(
         pk__in=SocialAccount.objects.filter(provider=provider.slug).values("user"), is_active=True
     )
     members = MEMBERS.objects.filter(externalgroup__provider=provider).values("user")
     given = Membership.objects.filter(user__in=members).exclude(group_role="").filter(hand_role="")
-    return ProviderUse(
-        linked.count(),
-        sum(not person.has_usable_password() for person in linked.only("password")),
-        ExternalGroup.objects.filter(provider=provider).count(),
-        GroupRule.objects.filter(provider=provider).count(),
-        given.filter(team__group_rules__provider=provider).distinct().count(),
-    )
+    return {
+        "people": linked.count(),
+        "without_password": sum(not person.has_usable_password() for person in linked.only("password")),
+        "groups": ExternalGroup.objects.filter(provider=provider).count(),
+        "rules": GroupRule.objects.filter(provider=provider).count(),
+        "memberships": given.filter(team__group_rules__provider=provider).distinct().count(),
+    }
 
 
 @service

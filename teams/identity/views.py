@@ -22,7 +22,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from cluster.checkup import CheckupVerdict
+from cluster.checkup import by_verdict
+from core.attempt import Attempt, posted, refusal_as_message
 from core.errors import Invalid, PortalError
 from core.models import Installation
 from core.text import counted
@@ -119,35 +120,20 @@ def provider_new(request: HttpRequest) -> HttpResponse:
     name_form = NameForm(request.GET if request.GET.get("name") else None)
     chosen = name_form.cleaned_data["name"] if name_form.is_bound and name_form.is_valid() else ""
     slug: str = request.POST.get("slug", "") or chosen
-    form, status = None, 422 if name_form.errors else 200
-    if request.method == "POST":
-        form = NewProviderForm(request.POST)
-        status = 422
-        if form.is_valid():
-            try:
-                saved = services.add_provider(by=by, **form.cleaned_data)
-            except PortalError as refusal:
-                add_error(form, refusal)
-                status = refusal.status
-            else:
-                messages.success(request, f"{saved.title} is saved. Test it, then enable it.")
-                return redirect("teams:provider", saved.slug)
-    elif slug:
-        form = NewProviderForm(initial={"slug": slug})
+    has_form = slug or request.method == "POST"
+    form = NewProviderForm(posted(request), initial={"slug": slug}) if has_form else None
+    with Attempt(form or name_form) as attempt:
+        if form is not None and form.is_valid():
+            saved = services.add_provider(by=by, **form.cleaned_data)
+            messages.success(request, f"{saved.title} is saved. Test it, then enable it.")
+            return redirect("teams:provider", saved.slug)
     page = {
         "form": form,
         "name_form": name_form,
         "slug": slug,
         "addresses": addresses_of(request, slug) if slug_re.match(slug) else None,
     }
-    return render(request, "teams/identity/provider_new.html", page, status=status)
-
-
-def add_error(form: ProviderForm | GroupRuleForm, refusal: PortalError) -> None:
-    """Show a refusal at its field, if the form shows that."""
-    field = str(refusal.extra.get("field", ""))
-    field = {"group": "pattern", "role": "gives"}.get(field, field)
-    form.add_error(field if field in form.fields else None, refusal.message)
+    return render(request, "teams/identity/provider_new.html", page, status=attempt.status)
 
 
 @never_cache
@@ -155,18 +141,12 @@ def add_error(form: ProviderForm | GroupRuleForm, refusal: PortalError) -> None:
 def provider(request: HttpRequest, slug: str) -> HttpResponse:
     """Show a provider; POST changes it."""
     row = provider_for(request, slug)
-    form, status = ProviderForm(request.POST or None, provider=row), 200
-    if request.method == "POST":
-        status = 422
+    form = ProviderForm(posted(request), provider=row)
+    with Attempt(form) as attempt:
         if form.is_valid():
-            try:
-                services.change_provider(by=user_of(request), provider=row, **form.cleaned_data)
-            except PortalError as refusal:
-                add_error(form, refusal)
-                status = refusal.status
-            else:
-                messages.success(request, "Saved.")
-                return redirect("teams:provider", slug)
+            services.change_provider(by=user_of(request), provider=row, **form.cleaned_data)
+            messages.success(request, "Saved.")
+            return redirect("teams:provider", slug)
     page = {
         "provider": row,
         "form": form,
@@ -175,7 +155,7 @@ def provider(request: HttpRequest, slug: str) -> HttpResponse:
         "addresses": addresses_of(request, slug),
         "changes": recorded_changes(row)[:CHANGES],
     }
-    return render(request, "teams/identity/provider.html", page, status=status)
+    return render(request, "teams/identity/provider.html", page, status=attempt.status)
 
 
 @require_safe
@@ -184,12 +164,7 @@ def provider_checks(request: HttpRequest, slug: str) -> HttpResponse:
     require_admin(user_of(request))
     row = get_object_or_404(IdentityProvider, slug=slug)
     findings = check_provider(row, redirect_uri=addresses_of(request, slug).redirect_uri)
-    page = {
-        "provider": row,
-        "open": [finding for finding in findings if finding.verdict != CheckupVerdict.GOOD],
-        "passed": [finding for finding in findings if finding.verdict == CheckupVerdict.GOOD],
-        "failed": sum(finding.verdict == CheckupVerdict.BAD for finding in findings),
-    }
+    page = by_verdict(findings) | {"provider": row}
     template = "teams/identity/checks.html"
     return render(request, f"{template}#checks" if request.headers.get("HX-Request") else template, page)
 
@@ -199,11 +174,8 @@ def provider_checks(request: HttpRequest, slug: str) -> HttpResponse:
 def provider_secret(request: HttpRequest, slug: str) -> HttpResponse:
     """Replace the client secret."""
     row = provider_for(request, slug)
-    try:
+    with refusal_as_message(request):
         services.set_secret(by=user_of(request), provider=row, secret=request.POST.get("secret", "")[:1000])
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-    else:
         messages.success(request, "The client secret is replaced. Test it.")
     return redirect("teams:provider", slug)
 
@@ -212,11 +184,8 @@ def provider_secret(request: HttpRequest, slug: str) -> HttpResponse:
 def provider_switch(request: HttpRequest, slug: str) -> HttpResponse:
     """Enable or disable the provider."""
     row, enabled = provider_for(request, slug), request.POST.get("enabled") == "on"
-    try:
+    with refusal_as_message(request):
         services.set_enabled(by=user_of(request), provider=row, enabled=enabled)
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-    else:
         done = "is on the sign-in page now" if enabled else "is disabled; who came through it is signed out"
         messages.success(request, f"{row.title} {done}.")
     return redirect("teams:provider", slug)
@@ -225,19 +194,16 @@ def provider_switch(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def provider_remove(request: HttpRequest, slug: str) -> HttpResponse:
     """Say what is lost, then remove the provider if its name was typed."""
-    row, problem, status = provider_for(request, slug), "", 200
+    row, attempt = provider_for(request, slug), Attempt()
     if request.method == "POST":
-        try:
+        with attempt:
             if request.POST.get("name", "").strip() != slug:
                 raise Invalid(f"Type {slug} to remove it.")
             changes = services.remove_provider(by=user_of(request), provider=row)
-        except PortalError as refusal:
-            problem, status = refusal.message, refusal.status
-        else:
             messages.success(request, f"{row.title} was removed. {in_words(changes)}")
             return redirect("teams:identity")
-    page = {"provider": row, "use": services.provider_use(row), "problem": problem}
-    return render(request, "teams/identity/provider_remove.html", page, status=status)
+    page = {"provider": row, "use": services.provider_use(row), "problem": attempt.problem}
+    return render(request, "teams/identity/provider_remove.html", page, status=attempt.status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,21 +280,15 @@ def rule_edit(request: HttpRequest, rule_id: UUID) -> HttpResponse:
 
 def edit_rule(request: HttpRequest, rule: GroupRule | None) -> HttpResponse:
     """Show the form; POST shows what the rule changes for whom, and with `save` saves it."""
-    form, status, changes = GroupRuleForm(request.POST or None, rule=rule), 200, None
-    if request.method == "POST":
-        status = 422
+    form, changes = GroupRuleForm(posted(request), rule=rule), None
+    with Attempt(form, names={"group": "pattern", "role": "gives"}) as attempt:
         if form.is_valid():
             fields = form.rule_fields()
-            try:
-                if "save" in request.POST:
-                    saved, done = services.save_rule(by=user_of(request), rule=rule, **fields)
-                    messages.success(request, f"{saved.pattern}: saved. {in_words(done)}")
-                    return redirect("teams:group_rules")
-                changes = services.preview(services.sound_rule(rule=rule, **fields))
-                status = 200
-            except PortalError as refusal:
-                add_error(form, refusal)
-                status = refusal.status
+            if "save" in request.POST:
+                saved, done = services.save_rule(by=user_of(request), rule=rule, **fields)
+                messages.success(request, f"{saved.pattern}: saved. {in_words(done)}")
+                return redirect("teams:group_rules")
+            changes = services.preview(services.sound_rule(rule=rule, **fields))
     groups = ExternalGroup.objects.order_by("name").values_list("name", flat=True)
     page = {
         "form": form,
@@ -338,7 +298,7 @@ def edit_rule(request: HttpRequest, rule: GroupRule | None) -> HttpResponse:
         "changes": shown(changes or ())[:SHOWN],
         "summary": in_words(changes or ()),
     }
-    return render(request, "teams/identity/rule.html", page, status=status)
+    return render(request, "teams/identity/rule.html", page, status=attempt.status)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -360,10 +320,7 @@ def rule_remove(request: HttpRequest, rule_id: UUID) -> HttpResponse:
 def unlink(request: HttpRequest, slug: str) -> HttpResponse:
     """Sign in through a provider no more; its groups then give nothing."""
     row = get_object_or_404(IdentityProvider.objects.defer("sealed"), slug=slug)
-    try:
+    with refusal_as_message(request):
         people.unlink(by=user_of(request), provider=row)
-    except PortalError as refusal:
-        messages.error(request, refusal.message)
-    else:
         messages.success(request, f"You no longer sign in through {row.title}.")
     return redirect("teams:profile")

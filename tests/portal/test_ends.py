@@ -44,7 +44,7 @@ def delegation(team):
     yield lambda: active_delegations().exists()
     yield lambda: bool(delegations_context(request)["current"])
     yield lambda: not delegations_context(request)["past"].exists()
-    yield lambda: person_use(bob).delegations == 1
+    yield lambda: person_use(bob)["delegations"] == 1
 
 
 def increase_of_a_quota(team):
@@ -73,7 +73,7 @@ def token(team):
     row, text = make_token(alice)
     ApiToken.objects.filter(pk=row.pk).update(expires_at=END)
     yield lambda: find_token(text) is not None
-    yield lambda: person_use(alice).tokens == 1
+    yield lambda: person_use(alice)["tokens"] == 1
 
 
 def previous_text_of_a_token(team):

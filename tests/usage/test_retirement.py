@@ -101,7 +101,7 @@ def test_page_retires_a_rate(client, root, alice):
     assert "ended <time" in page
     assert "Retire…" not in page
     assert "Retire" not in client.get(f"/rates/{rate.pk}/").content.decode()
-    assert client.post(url).status_code == 422
+    assert client.post(url).status_code == 409
     lines = client.get("/rates/?format=csv").getvalue().decode().splitlines()
     assert "Applies until" in lines[0]
     assert "2026-11-17" in lines[1]

@@ -40,7 +40,8 @@ from claims.claim_list.bulk import MAX_CLAIMS, selected_claims
 from claims.claim_list.views import profile_filter, team_filter
 from claims.inbox.views import reminded
 from claims.models import Claim, Profile
-from core.errors import Conflict, Invalid, PortalError
+from core.attempt import Attempt, posted, refusal_as_message
+from core.errors import Conflict, Invalid
 from core.inputs import DurationText, valid_ids
 from core.listing import Column, Listing, sum_of_columns
 from core.text import counted, percent
@@ -323,11 +324,8 @@ def selected_idle(request: HttpRequest, now: datetime) -> list[UUID]:
 @require_POST
 def snooze(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = get_object_or_404(Claim.objects.visible_to(request.user), pk=claim_id)
-    try:
+    with refusal_as_message(request, of=Conflict):
         until = services.snooze(claim=claim, by=user_of(request), now=timezone.now())
-    except Conflict as refusal:
-        messages.error(request, refusal.message)
-    else:
         messages.success(request, f"{claim} is snoozed until {moment(until)}.")
     return redirect("usage:waste")
 
@@ -362,18 +360,12 @@ def policy(request: HttpRequest) -> HttpResponse:
     """Show and change what is done about idle claims."""
     by = user_of(request)
     require_admin(by)
-    current, status = IdlePolicy.load(), 200
-    form = PolicyForm(
-        request.POST or None, initial={name: getattr(current, name) for name in PolicyForm.base_fields}
-    )
-    if request.method == "POST":
-        status = 422
+    current = IdlePolicy.load()
+    initial = {name: getattr(current, name) for name in PolicyForm.base_fields}
+    form = PolicyForm(posted(request), initial=initial)
+    with Attempt(form) as attempt:
         if form.is_valid():
-            try:
-                services.change_policy(by=by, **form.cleaned_data)
-            except PortalError as refusal:
-                form.add_error(None, refusal.message)
-            else:
-                messages.success(request, "What is done about idle claims was saved.")
-                return redirect("usage:waste")
-    return render(request, "usage/idle_policy.html", {"form": form}, status=status)
+            services.change_policy(by=by, **form.cleaned_data)
+            messages.success(request, "What is done about idle claims was saved.")
+            return redirect("usage:waste")
+    return render(request, "usage/idle_policy.html", {"form": form}, status=attempt.status)

@@ -21,6 +21,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from claims.models import Claim
+from core.attempt import Attempt
 from core.errors import PortalError
 from core.listing import csv_response
 from inventory.secret_form import SECRETS
@@ -98,15 +99,12 @@ def runs_link(request: HttpRequest) -> HttpResponse:
     """Set or remove the link to runs of Weights & Biases of a team, or of the installation."""
     by, form = user_of(request), RunsLinkForm(request.POST)
     require_admin(by)
-    if not form.is_valid():
-        return tracking_page(request, form, 422)
-    try:
-        saved = set_runs_link(by=by, **form.cleaned_data)
-    except PortalError as refusal:
-        form.add_error("url", refusal.message)
-        return tracking_page(request, form, refusal.status)
-    messages.success(request, f"{saved}: the link is saved." if saved else "The link is removed.")
-    return redirect("usage:tracking")
+    with Attempt(form, field="url") as attempt:
+        if form.is_valid():
+            saved = set_runs_link(by=by, **form.cleaned_data)
+            messages.success(request, f"{saved}: the link is saved." if saved else "The link is removed.")
+            return redirect("usage:tracking")
+    return tracking_page(request, form, attempt.status)
 
 
 @sensitive_post_parameters(*SECRETS)

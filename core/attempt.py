@@ -1,0 +1,69 @@
+"""What a page does with the refusal of a service: its form says it, the page, or a message on the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, QueryDict
+
+from core.errors import PortalError
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """Return what a form has sent, None where its page is only opened."""
+    return request.POST if request.method == "POST" else None
+
+
+class Attempt:
+    """
+    A block that calls a service. A refusal ends the block and becomes `problem`, a sentence, "" without one.
+
+    A form shows it at the field that the refusal names (`names` has other names of fields in services), else
+    at `field`, else above all fields. `status` is that of the page which is shown again: of the refusal, 422
+    for a form with errors, otherwise 200.
+    """
+
+    def __init__(
+        self,
+        form: forms.BaseForm | None = None,
+        *,
+        field: str | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        self.form, self.field, self.names = form, field, names or {}
+        self.problem, self._status = "", 200
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, PortalError):
+            return False
+        self.problem, self._status = error.message, error.status
+        if self.form is not None:
+            named = error.extra.get("field", "")
+            named = self.names.get(named, named)
+            self.form.add_error(named if named in self.form.fields else self.field, error.message)
+        return True
+
+    @property
+    def status(self) -> int:
+        is_wrong = self.form is not None and self.form.is_bound and self.form.errors
+        return 422 if is_wrong and not self.problem else self._status
+
+
+@contextmanager
+def refusal_as_message(
+    request: HttpRequest, *, of: type[PortalError] | tuple[type[PortalError], ...] = PortalError
+) -> Iterator[None]:
+    """End the block at a refusal; the next page shows it as a message."""
+    try:
+        yield
+    except of as refusal:
+        messages.error(request, refusal.message)
