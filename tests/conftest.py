@@ -1,5 +1,6 @@
 """Fixtures of every test: nothing reaches beyond this machine."""
 
+import gc
 import os
 import ssl
 from contextlib import contextmanager
@@ -31,6 +32,16 @@ RETRIED = {
     "tests/controlplane/test_controlplane.py": "restarts each program; the scheduler backs off",
     "tests/scheduler/": "the scheduler tries a pod again after a back-off of up to five minutes",
 }
+
+
+gc.disable()  # nothing that is collected before the first test goes away
+
+
+def pytest_collection_finish():
+    """Look through the thousands of tests for garbage no more, and seldom through what each of them makes."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
+    gc.enable()
 
 
 def pytest_itemcollected(item):
