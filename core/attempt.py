@@ -20,7 +20,7 @@ def posted(request: HttpRequest) -> QueryDict | None:
 
 class Attempt:
     """
-    A block that calls a service. A refusal ends the block and becomes `problem`, a sentence, "" without one.
+    A block that calls a service. A refusal ends the block and stays here; `problem` is its sentence, or "".
 
     A form shows it at the field that the refusal names (`names` has other names of fields in services), else
     at `field`, else above all fields. `status` is that of the page which is shown again: of the refusal, 422
@@ -35,7 +35,7 @@ class Attempt:
         names: Mapping[str, str] | None = None,
     ) -> None:
         self.form, self.field, self.names = form, field, names or {}
-        self.problem, self._status = "", 200
+        self.refusal: PortalError | None = None
 
     def __enter__(self) -> Attempt:
         return self
@@ -45,7 +45,7 @@ class Attempt:
     ) -> bool:
         if not isinstance(error, PortalError):
             return False
-        self.problem, self._status = error.message, error.status
+        self.refusal = error
         if self.form is not None:
             named = error.extra.get("field", "")
             named = self.names.get(named, named)
@@ -53,9 +53,14 @@ class Attempt:
         return True
 
     @property
+    def problem(self) -> str:
+        return self.refusal.message if self.refusal else ""
+
+    @property
     def status(self) -> int:
-        is_wrong = self.form is not None and self.form.is_bound and self.form.errors
-        return 422 if is_wrong and not self.problem else self._status
+        if self.refusal is not None:
+            return self.refusal.status
+        return 422 if self.form is not None and self.form.errors else 200
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from claims.lifecycle import services
 from claims.lifecycle.consumers import sharing_slots
 from claims.lifecycle.extension_rules import ExtensionPolicy, pending_extension
 from claims.lifecycle.facts import Facts, claim_facts, claim_stamp
+from claims.lifecycle.views import ask_or_act
 from claims.match_page import funnel_rows
 from claims.models import Claim
 from claims.models.limits import Delivery
@@ -48,6 +49,7 @@ from claims.plans.changes import request_again_url
 from claims.plans.plan import claim_use
 from claims.states import FINAL, LOOK, RENEWABLE, RUNNING, UNAPPROVED, USABLE, ClaimState
 from cluster.protocol import ClusterConflict
+from core.attempt import posted
 from core.errors import Conflict
 from core.text import counted
 from core.times import ago, at_short, duration, elapsed
@@ -366,23 +368,18 @@ def accept(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     claim = facts.claim
     if not user_of(request).is_platform_admin:
         raise PermissionDenied("Only a platform admin may accept a new object.")
-    form = EndForm(request.POST if request.method == "POST" else None)
+    form = EndForm(posted(request))
     page = {"claim": claim, "form": form, "written": facts.seen.written}
     if request.method != "POST":
         actions = drift_actions(facts, user_of(request))
         if actions is None or not actions.may_accept:
             page["refusal"] = Conflict(f"{claim} has no new object with the approved spec.")
-        return render(request, "claims/claim_page/accept.html", page)
-    if not form.is_valid():
-        return render(request, "claims/claim_page/accept.html", page, status=422)
-    try:
+
+    def act() -> None:
         services.accept_object(claim=claim, by=user_of(request), reason=form.cleaned_data["reason"])
-    except Conflict as refusal:
-        return render(
-            request, "claims/claim_page/accept.html", page | {"refusal": refusal}, status=refusal.status
-        )
-    messages.success(request, f"{claim} now uses the new object.")
-    return redirect("claims:detail", claim.pk)
+        messages.success(request, f"{claim} now uses the new object.")
+
+    return ask_or_act(request, "accept", page, form, act)
 
 
 @require_POST

@@ -17,7 +17,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from claims.access import visible_claim
@@ -61,6 +60,7 @@ from core.prepared import PreparedObjects
 from core.text import counted
 from teams.access import reader_roles, role_in, user_of
 from teams.models import Role, Team, User
+from teams.views import redirect_back
 
 PER_PAGE = 25
 KEPT_PARAMETERS = ("tab", "q", "team", "profile", "page")  # of the address, from card to card
@@ -348,7 +348,7 @@ def comment(request: HttpRequest, claim_id: UUID) -> HttpResponse:
     comment = comment_on_claim(claim=claim, by=user_of(request), **comment_fields(request))
     sent = f"Question sent to {claim.requested_by.label}." if comment.question else "Comment added."
     messages.success(request, sent)
-    return redirect(return_url(request, reverse("claims:detail", args=[claim.pk])))
+    return redirect_back(request, reverse("claims:detail", args=[claim.pk]))
 
 
 @require_POST
@@ -356,7 +356,7 @@ def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpRespons
     quota_request = quota_request_for(request, request_id)
     comment_on_quota_request(quota_request=quota_request, by=user_of(request), **comment_fields(request))
     messages.success(request, "Comment added.")
-    return redirect(return_url(request, reverse("claims:quota_request_decision", args=[quota_request.pk])))
+    return redirect_back(request, reverse("claims:quota_request_decision", args=[quota_request.pk]))
 
 
 def comment_fields(request: HttpRequest) -> dict[str, str]:
@@ -389,14 +389,7 @@ def reminded(request: HttpRequest, send: Callable[[], list[User]], page: str) ->
         if in_place:
             return render(request, "claims/inbox/_reminded.html", {"people": people})
         messages.success(request, f"Reminded: {', '.join(person.label for person in people)}.")
-    return redirect(return_url(request, page))
-
-
-def return_url(request: HttpRequest, default: str) -> str:
-    """Return the page of the portal that the form was on, else `default`."""
-    page = request.POST.get("next", "")
-    allowed = url_has_allowed_host_and_scheme(page, None, require_https=request.is_secure())
-    return page if allowed and page.startswith("/") else default
+    return redirect_back(request, page)
 
 
 @require_safe

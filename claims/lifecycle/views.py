@@ -37,6 +37,7 @@ from claims.models.limits import Delivery
 from claims.plans.changes import request_again_url
 from claims.states import RUNNING, ClaimState
 from core import undo
+from core.attempt import posted
 from core.errors import BudgetExceeded, Conflict, Invalid, PortalError
 from core.text import counted
 from core.times import duration, moment, spell_duration
@@ -157,24 +158,19 @@ def end_claim(
     claim = facts.claim
     if reason := reason_not_to_release(user_of(request), claim, facts.role):
         raise PermissionDenied(reason)
-    ending, form = ending_of(facts), EndForm(request.POST if request.method == "POST" else None)
+    ending, form = ending_of(facts), EndForm(posted(request))
     page = {"claim": claim, "ending": ending, "form": form}
     if request.method != "POST":
         if ending.refusal:
             page["refusal"] = Conflict(ending.refusal)
         elif claim.state not in possible:
             page["refusal"] = too_late_to_end(claim)
-        return render(request, "claims/lifecycle/end.html", page)
-    if not form.is_valid():
-        return render(request, "claims/lifecycle/end.html", page, status=422)
-    try:
+
+    def act() -> None:
         ending.service(claim=claim, by=user_of(request), reason=form.cleaned_data["reason"])
-    except Conflict as refusal:
-        return render(
-            request, "claims/lifecycle/end.html", page | {"refusal": refusal}, status=refusal.status
-        )
-    show_ended(request, facts, ending)
-    return redirect("claims:detail", claim.pk)
+        show_ended(request, facts, ending)
+
+    return ask_or_act(request, "end", page, form, act)
 
 
 def show_ended(request: HttpRequest, facts: Facts, ending: EndAction) -> None:

@@ -37,8 +37,8 @@ from claims.quotas.quota_usage import (
     team_usage,
 )
 from claims.quotas.services import request_quota, set_quota, withdraw_quota_request
-from core.attempt import refusal_as_message
-from core.errors import Conflict, PortalError
+from core.attempt import Attempt, posted, refusal_as_message
+from core.errors import Conflict
 from core.listing import Column, Listing, csv_response, wants_csv
 from core.markup import markup
 from core.templatetags.ui import icon, meter
@@ -354,24 +354,19 @@ def quota_request_new(request: HttpRequest) -> HttpResponse:
     403 for a viewer, before they fill in the form.
     """
     require_member(request)
-    if request.method != "POST":
-        form = form_for(request, initial=initial_values(request) | {"key": str(uuid4())})
-        return render(request, "claims/quotas/quota_request_new.html", request_page(request, form))
-    form = form_for(request, data=request.POST)
-    if not form.is_valid():
-        return render(
-            request, "claims/quotas/quota_request_new.html", request_page(request, form), status=422
-        )
-    fields = dict(form.cleaned_data)
-    now = current_usage(fields["team"], fields["device_class"], fields["profile"], fields["counts"])
-    more = fields.pop("more")
-    try:
-        quota_request = request_quota(by=user_of(request), devices=(now.limit if now else 0) + more, **fields)
-    except PortalError as refusal:
-        page = request_page(request, form) | {"refusal": refusal}
-        return render(request, "claims/quotas/quota_request_new.html", page, status=refusal.status)
-    messages.success(request, f"Requested: {more} more. A platform admin decides.")
-    return redirect("claims:quota_request_decision", quota_request.pk)
+    form = form_for(request, data=posted(request), initial=initial_values(request) | {"key": str(uuid4())})
+    page = request_page(request, form)
+    with Attempt(form) as attempt:
+        if form.is_valid():
+            fields = dict(form.cleaned_data)
+            now = current_usage(fields["team"], fields["device_class"], fields["profile"], fields["counts"])
+            more = fields.pop("more")
+            devices = (now.limit if now else 0) + more
+            quota_request = request_quota(by=user_of(request), devices=devices, **fields)
+            messages.success(request, f"Requested: {more} more. A platform admin decides.")
+            return redirect("claims:quota_request_decision", quota_request.pk)
+    page["refusal"] = attempt.refusal
+    return render(request, "claims/quotas/quota_request_new.html", page, status=attempt.status)
 
 
 @require_safe

@@ -33,7 +33,7 @@ from claims.observation.unmanaged import (
 )
 from claims.unmanaged import services
 from claims.unmanaged.services import adoption_lines, fitting_profiles, namespace_team
-from core.errors import PortalError
+from core.attempt import Attempt, posted
 from core.inputs import DurationText, PersonField, TitleField
 from core.listing import Column, Listing
 from core.markup import joined, markup
@@ -336,9 +336,7 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
     initial: dict[str, object] = {"profile": first and first.slug}
     if first and first.current:
         initial["duration"] = first.current.default_duration
-    form = AdoptForm(
-        request.POST if request.method == "POST" else None, people=people, profiles=fitting, initial=initial
-    )
+    form = AdoptForm(posted(request), people=people, profiles=fitting, initial=initial)
     page = {
         "row": row,
         "unmanaged": UnmanagedClaim(row),
@@ -350,18 +348,13 @@ def adopt(request: HttpRequest, uid: str) -> HttpResponse:
         "lines": adoption_lines(row, team, first) if first else [],
         "people": people,
     }
-    if request.method != "POST":
-        return render(request, "claims/unmanaged/adopt.html", page)
-    if not form.is_valid():
-        return render(request, "claims/unmanaged/adopt.html", page, status=422)
-    try:
-        made = services.adopt(row=row, by=user_of(request), **form.cleaned_data)
-    except PortalError as refusal:
-        return render(
-            request, "claims/unmanaged/adopt.html", page | {"refusal": refusal}, status=refusal.status
-        )
-    messages.success(request, f"{made} is now a claim of the portal.")
-    return redirect("claims:detail", made.pk)
+    with Attempt(form) as attempt:
+        if form.is_valid():
+            made = services.adopt(row=row, by=user_of(request), **form.cleaned_data)
+            messages.success(request, f"{made} is now a claim of the portal.")
+            return redirect("claims:detail", made.pk)
+    page["refusal"] = attempt.refusal
+    return render(request, "claims/unmanaged/adopt.html", page, status=attempt.status)
 
 
 def _is_same_spec(row: ResourceClaim, profile: Profile) -> bool:
