@@ -47,6 +47,13 @@ def test_shares_of_a_device_at_the_same_time_count_once_and_after_another_add_up
     assert split(claim) == {"gpu-0": TimeSplit(none=3 * HOUR)}
 
 
+@pytest.mark.parametrize("spans", [[(5, 0), (4, 3), (2, 1)], [(5, 2), (4, 3), (3, 0)], [(5, 4), (4, 0)]])
+def test_nested_and_overlapping_shares_count_each_moment_once(claim, spans):
+    for number, (start, end) in enumerate(spans):
+        hold(claim, NOON - start * HOUR, NOON - end * HOUR, device="gpu-0", share_id=f"{number}")
+    assert split(claim) == {"gpu-0": TimeSplit(none=5 * HOUR)}
+
+
 def test_more_samples_than_time_are_not_more_than_the_time(claim):
     measure(hold(claim, NOON - HOUR / 12, device="gpu-0"), NOON - HOUR, [0.5] * 12)
     assert split(claim)["gpu-0"].whole == HOUR / 12

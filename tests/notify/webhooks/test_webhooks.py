@@ -16,7 +16,7 @@ from claims.approvals.decide import approve, deny
 from claims.lifecycle import services as lifecycle
 from claims.quotas.services import deny_quota_request, request_quota
 from claims.states import ClaimState
-from core.errors import Forbidden
+from core.errors import Conflict, Forbidden
 from notify.models import Notice
 from notify.webhooks import delivery, services, tasks
 from notify.webhooks.kinds import CHOOSABLE, EventKind
@@ -227,11 +227,63 @@ def test_a_webhook_that_fails_for_a_day_is_switched_off_and_its_leads_are_told(
     assert hook.deliveries.filter(state=DeliveryState.DELIVERED).count() >= 1
 
 
-def test_410_switches_it_off_at_once(hook, receiver, vision):
-    receiver.statuses = [410]
+def test_webhook_switched_on_again_has_another_day(hook, receiver, vision, lea):
+    receiver.statuses = [500]
     happen(vision)
+    Webhook.objects.update(failing_since=timezone.now() - timedelta(hours=25))
+    services.replay(by=lea, delivery=hook.deliveries.get())
+    hook.refresh_from_db()
+    assert hook.disabled_at is not None
+    services.set_webhook_enabled(by=lea, webhook=hook, enabled=True)
+    services.replay(by=lea, delivery=hook.deliveries.get())
+    assert len(receiver.got) >= 3
+    hook.refresh_from_db()
+    assert (hook.disabled_at, hook.disabled_because) == (None, "")
+
+
+@pytest.mark.parametrize("portal", [False, True])
+def test_410_switches_it_off_at_once_and_active_managers_are_told(hook, receiver, vision, lea, root, portal):
+    for name, more in (("gone", {"admin": True}), ("left", {})):
+        person = make_user(name, **more)
+        vision.memberships.create(user=person, role="lead")
+        type(person).objects.filter(pk=person.pk).update(is_active=False)
+    if portal:
+        Webhook.objects.update(team=None)
+    receiver.statuses = [410]
+    happen(None if portal else vision)
     hook.refresh_from_db()
     assert hook.disabled_because == "It answered 410: it wants no more events."
+    told = Notice.objects.filter(key__startswith=f"webhook:{hook.pk}").values_list("user", flat=True)
+    assert list(told) == [root.pk if portal else lea.pk]
+
+
+def test_log_keeps_newest_attempts_and_replay_begins_anew(hook, receiver, vision, lea):
+    receiver.statuses = [500]
+    happen(vision)
+    old = [{"at": "2026-11-01T00:00:00+00:00", "status": 599, "ms": 1, "error": "x", "answer": ""}]
+    hook.deliveries.update(
+        attempts=old * delivery.KEPT_ATTEMPTS,
+        tries=len(delivery.WAITS) + 1,
+        state=DeliveryState.FAILED,
+        due_at=None,
+    )
+    services.replay(by=lea, delivery=hook.deliveries.get())
+    row = hook.deliveries.get()
+    assert (len(row.attempts), row.last["status"]) == (delivery.KEPT_ATTEMPTS, 500)
+    assert (row.state, row.tries) == (DeliveryState.WAITING, 1)
+
+
+@pytest.mark.parametrize("values", [{"url": "https://x.example/"}, {"is_internal": False}])
+def test_change_of_a_webhook_that_changed_meanwhile_is_refused(hook, lea, monkeypatch, values):
+    def changed(kinds):
+        Webhook.objects.update(**values)
+        return list(kinds)
+
+    monkeypatch.setattr(services, "require_kinds", changed)
+    with pytest.raises(Conflict, match="Somebody else has just changed"):
+        services.change_webhook(by=lea, webhook=hook, kinds=ALL[:1])
+    hook.refresh_from_db()
+    assert hook.kinds == ALL
 
 
 @pytest.mark.parametrize("dead", range(1, delivery.IN_FLIGHT + 1))
