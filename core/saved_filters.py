@@ -20,7 +20,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from core.errors import Conflict, Invalid
 from core.models import SavedFilter
-from core.transactions import unless_taken
+from core.transactions import service, unless_taken
 
 MOST = 20  # of one list, for one person
 MAX_QUERY = 2000
@@ -37,6 +37,7 @@ def saved_query(query: QueryDict) -> str:
     return kept.urlencode()
 
 
+@service
 def save_filter(
     *, by: AbstractBaseUser, path: str, title: str, name: str, query: str, is_default: bool
 ) -> SavedFilter:
@@ -68,6 +69,7 @@ def rename_filter(*, saved: SavedFilter, name: str) -> None:
         SavedFilter.objects.filter(pk=saved.pk).update(name=name)
 
 
+@service
 def make_default(*, saved: SavedFilter, is_default: bool) -> None:
     """Make it the default of its list, or leave the list without one. The newest of two at once is it."""
     if is_default:
@@ -136,7 +138,8 @@ def change(request: HttpRequest, saved_id: UUID) -> HttpResponse:
         case "no-default":
             make_default(saved=saved, is_default=False)
         case "delete":
-            saved.delete()
+            with service:
+                saved.delete()
             messages.success(request, f"“{saved.name}” was deleted.")
         case _:
             raise Invalid("Choose what to do: rename, default, no-default or delete.", field="do")

@@ -17,6 +17,7 @@ from core.models import SavedFilter
 from core.saved_filters import MAX_QUERY, make_default, rename_filter, save_filter
 from core.schema import refuses
 from core.scopes import Scope, needs
+from core.transactions import service
 
 
 class SavedFilterOut(serializers.ModelSerializer[SavedFilter]):
@@ -84,5 +85,6 @@ class SavedFilterViewSet(
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete it."""
-        self.get_object().delete()
+        with service:
+            self.get_object().delete()
         return Response(status=204)

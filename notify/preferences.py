@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from core.transactions import service
 from notify.models import Mail, NoticeKind, NoticePreference
 from teams.models import User
 
@@ -65,6 +66,7 @@ def channels(people: Collection[User], kind: NoticeKind) -> dict[UUID, Preferenc
     return {person.pk: _preference(kind, stored.get(person.pk)) for person in people}
 
 
+@service
 def store_preferences(*, by: User, preferences: Mapping[NoticeKind, Preference]) -> None:
     """Store what the user wants of these kinds; required kinds stay as they are. Repeating it is harmless."""
     rows = [

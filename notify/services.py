@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from core.limits import limiting_team
-from core.transactions import after_commit
+from core.transactions import after_commit, service
 from notify import tasks
 from notify.models import Notice, NoticeKind
 from notify.preferences import channels
@@ -139,6 +139,7 @@ def unread_count(user: User) -> int:
     return unread_notices(user).count()
 
 
+@service
 def mark_read(*, by: User, ids: Collection[UUID] | None = None) -> int:
     """Mark the user's notices with these ids as read (None: all); return how many were unread."""
     unread = unread_notices(by)

@@ -76,6 +76,7 @@ class Started:
     user_code: str
 
 
+@service
 def start(*, client: str, scopes: Collection[str], address: str | None) -> Started:
     """Begin the login of a program that names itself `client`."""
     now = timezone.now()

@@ -20,6 +20,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Cursor, Input
 from core.schema import refuses
 from core.scopes import Scope, needs
+from core.transactions import service
 from teams.access import user_of
 from usage.api import CostOut, EnergyOut
 from usage.claim_rankings import ORDERS
@@ -168,5 +169,6 @@ class SavedReportViewSet(
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete a saved report."""
-        self.get_object().delete()
+        with service:
+            self.get_object().delete()
         return Response(status=204)

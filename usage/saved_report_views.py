@@ -14,6 +14,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core.errors import Invalid
+from core.transactions import service
 from teams.access import user_of
 from usage.models import SavedReport
 from usage.saved_reports import save_report, saved_of, set_monthly
@@ -52,7 +53,8 @@ def change(request: HttpRequest, saved_id: UUID) -> HttpResponse:
             set_monthly(saved=saved, monthly=False, now=timezone.now())
             messages.success(request, f"“{saved.name}” is not mailed any more.")
         case "delete":
-            saved.delete()
+            with service:
+                saved.delete()
             messages.success(request, f"“{saved.name}” was deleted.")
         case _:
             raise Invalid("Choose what to do: mail, no-mail or delete.", field="do")

@@ -19,6 +19,7 @@ from django.utils.text import slugify
 from core.errors import Conflict, Forbidden, Invalid
 from core.listing import csv_text
 from core.saved_filters import saved_query, valid_name
+from core.transactions import service
 from notify.mail import Unsent, send_file
 from teams.models import User
 from usage.cost import cost_text
@@ -35,6 +36,7 @@ RANGE = ("month", "range", "since", "until")  # the mail always has the last mon
 SENT_AT_ONCE = 100
 
 
+@service
 def save_report(*, by: User, name: str, query: str, monthly: bool, now: datetime) -> SavedReport:
     """
     Save the query of a report under a name; the same name again replaces it. Raises Invalid, Conflict.
@@ -53,6 +55,7 @@ def save_report(*, by: User, name: str, query: str, monthly: bool, now: datetime
     return saved
 
 
+@service
 def set_monthly(*, saved: SavedReport, monthly: bool, now: datetime) -> None:
     """Begin or stop to mail it, from the next first of a month on."""
     SavedReport.objects.filter(pk=saved.pk).exclude(monthly=monthly).update(

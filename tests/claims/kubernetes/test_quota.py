@@ -17,8 +17,10 @@ from cluster.protocol import POD, RESOURCE_CLAIM, RESOURCE_QUOTA, Refused
 from core.errors import QuotaExceeded
 from demo.controlplane.client import eventually
 from inventory.models import Cluster
+from inventory.sync.columns import requested_resources
 from inventory.sync.list_watch import sync_once
 from tests.factories import GPU_CLASS, make_spec
+from tests.inventory.test_extended_resources import SHAPES
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.django_db(transaction=True)]
 DEVICES = f"{GPU_CLASS}.deviceclass.resource.k8s.io/devices"
@@ -157,3 +159,27 @@ def test_switched_off_the_object_is_gone_and_the_claims_stay(
     maintain_quotas()
     assert gateway.get(RESOURCE_QUOTA, "dragoman", namespace=namespace) is None
     assert gateway.get(RESOURCE_CLAIM, claim.name, namespace=namespace) is not None
+
+
+def test_gpus_of_a_pod_are_those_that_kubernetes_counts(admin, gateway, namespace):
+    """Containers, init containers and sidecars that a device plugin serves."""
+    hard = {"spec": {"hard": {"requests.nvidia.com/gpu": "100"}}}
+    admin.create(RESOURCE_QUOTA, {"metadata": {"name": "gpus", "namespace": namespace}} | hard)
+
+    def counted():
+        found = admin.get(RESOURCE_QUOTA, "gpus", namespace=namespace)
+        return int(found.get("status", {}).get("used", {}).get("requests.nvidia.com/gpu", -1))
+
+    eventually(lambda: counted() == 0, subject="Kubernetes counts by the quota")
+    before = 0
+    for number, (init_containers, containers, gpus) in enumerate(SHAPES.values()):
+        parts = {"i": init_containers, "c": containers or [{}]}
+        named = {
+            kind: [{"name": f"{kind}{index}", "image": "ubuntu"} | one for index, one in enumerate(rows)]
+            for kind, rows in parts.items()
+        }
+        spec = {"initContainers": named["i"], "containers": named["c"]}
+        made = admin.create(POD, {"metadata": {"name": f"p{number}", "namespace": namespace}, "spec": spec})
+        assert requested_resources(made["spec"]).get("nvidia.com/gpu", 0) == gpus
+        before += gpus
+        eventually(lambda total=before: counted() == total, subject=f"{gpus} more counted")
