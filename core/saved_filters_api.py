@@ -75,10 +75,11 @@ class SavedFilterViewSet(
     def partial_update(self, request: Request, pk: str) -> Response:
         """Rename it, or make it the default of its list or not."""
         saved, fields = self.get_object(), ChangeSavedFilterIn.of(request).validated_data
-        if "name" in fields:
-            rename_filter(saved=saved, name=fields["name"])
-        if "is_default" in fields:
-            make_default(saved=saved, is_default=fields["is_default"])
+        with service:
+            if "name" in fields:
+                rename_filter(saved=saved, name=fields["name"])
+            if "is_default" in fields:
+                make_default(saved=saved, is_default=fields["is_default"])
         saved.refresh_from_db()
         return Response(SavedFilterOut(saved).data)
 

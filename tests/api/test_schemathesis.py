@@ -337,6 +337,28 @@ def test_a_write_refused_at_its_last_statement_leaves_nothing(described, known, 
     assert tried > 60
 
 
+def test_an_error_after_the_write_never_says_that_nothing_was_saved(described, known, api):
+    wrong, tried, api.answers = {}, 0, False
+    for label in sorted(WRITES):
+        method, path = label.split()
+        operation = described[path][method]
+        wish = sample_request(operation)
+        assert wish is not None
+        for place in known.places(path)[:3]:
+            of = next(iter(place.values()), "")
+            for body in wish.bodies(of)[:2]:
+                sent = {} if body is None else {"body": body, "media_type": "application/json"}
+                case = operation.Case(path_parameters=place, **sent)
+                answer = case.call(headers=sent_by(wish.user_of(of)))
+                if answer.status_code >= 500 and api.left:
+                    tried += 1
+                    if "was saved before" not in answer.text or "No change was saved" in answer.text:
+                        wrong[label] = api.left
+    api.answers = True
+    assert wrong == {}
+    assert tried > 60
+
+
 def misspelt(body):
     """Yield a body and its name of too much, for each object in the body."""
     if isinstance(body, dict):
