@@ -285,6 +285,16 @@ def test_rotation_ends_what_the_token_has_made_only_if_asked(api, alice, rotated
     assert left == {"leaked", kept.title} | (set() if end_made else {"child"})
 
 
+def test_token_that_rotates_its_maker_is_not_ended_with_the_others(alice):
+    row, _text = make_token(alice, "maker", scopes=["request", "admin"])
+    row.refresh_from_db()
+    _child, text = tokens.create_token(by=alice, title="child", scopes=row.scopes, made_with=row)
+    tokens.create_token(by=alice, title="other", made_with=row)
+    rotate_token(by=alice, token=row, end_made=True, made_with=find_token(text))
+    left = ApiToken.objects.filter(revoked_at=None).values_list("title", flat=True)
+    assert sorted(left) == ["child", "maker"]
+
+
 def test_page_offers_to_end_what_a_token_has_made(browse, alice, rotated):
     row, _old, _new = rotated
     person = confirmed(browse(alice), "alice")

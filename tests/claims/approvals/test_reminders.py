@@ -7,11 +7,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from claims.approvals import pending
-from claims.approvals.reminders import AGAIN_AFTER, remind_deciders
+from claims.approvals.authority import names_of_deciders
+from claims.approvals.reminders import AGAIN_AFTER, deciders_of, remind_deciders
 from claims.models import Claim, PendingDecision
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden
 from notify.models import Notice
+from teams.models import User
 from tests.factories import make_claim
 
 pytestmark = pytest.mark.django_db
@@ -38,6 +40,34 @@ def test_deciders_are_notified_and_the_history_says_so(request_, root):
     assert notice.url == reverse("claims:approval", args=[request_.pk])
     last = Claim.objects.get().history.last()
     assert (last.by, last.reason) == (root, "Reminded lars or lena to decide.")
+
+
+@pytest.mark.parametrize(
+    ("first", "self_approval", "people"),
+    [
+        ("", False, {"lars", "root"}),  # lena asks herself
+        ("", True, {"lars", "lena", "root"}),
+        ("root", False, {"lars"}),
+        ("lars", True, {"lena", "root"}),
+    ],
+)
+def test_nobody_is_asked_about_an_own_request_or_for_a_second_approval(
+    request_, lena, root, first, self_approval, people
+):
+    request_.requester, request_.self_approval = lena, self_approval
+    request_.for_leads = request_.for_admins = True
+    request_.first_approver = User.objects.filter(username=first).first()
+    assert {person.username for person in deciders_of(request_)} == people
+
+
+def test_names_of_those_who_decide_leave_out_the_requester(request_, lena):
+    def names():
+        rows = PendingDecision.objects.annotate(names=names_of_deciders(timezone.now()))
+        return rows.get().names
+
+    assert len(names()) == 2
+    PendingDecision.objects.update(requester=lena)
+    assert names() == [User.objects.get(username="lars").label]
 
 
 def test_next_reminder_is_possible_after_four_hours_and_survives_a_recomputation(request_, root):

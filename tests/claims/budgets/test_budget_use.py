@@ -271,3 +271,23 @@ def test_costs_of_another_team_do_not_count(claim, vision, root, fra, alice, now
     hold(make_claim(other, by=alice, cluster=fra, held=False), NOW - 5 * HOUR)
     store_days(now=NOW)
     assert use_of(set_budget(by=root, team=other, amount=Decimal(100))).used_amount == 10
+
+
+@pytest.mark.parametrize(
+    ("runs_out", "ends", "is_soon"),  # days from now
+    [
+        (6, 20, True),
+        (7, 20, True),
+        (8, 20, False),
+        (-1, 1, True),
+        (3, 3, False),  # with its period
+        (5, 3, False),
+        (-2, -1, False),  # its period is over
+        (-1, 0, False),
+        (None, 20, False),
+    ],
+)
+def test_budget_runs_out_soon_only_within_its_running_period(runs_out, ends, is_soon):
+    at = None if runs_out is None else NOW + runs_out * DAY
+    use = BudgetUse(runs_out_at=at, ends_at=NOW + ends * DAY)
+    assert runs_out_soon(use, now=NOW) is is_soon

@@ -9,7 +9,14 @@ from django.test import Client
 
 from teams.identity.groups import set_groups_of
 from teams.identity.models import IdentityGrant, IdentityProvider
-from teams.identity.people import external_id_of, groups_in, identity_of, linked_person, person_signing_in
+from teams.identity.people import (
+    SignInRefused,
+    external_id_of,
+    groups_in,
+    identity_of,
+    linked_person,
+    person_signing_in,
+)
 from teams.identity.services import save_rule
 from teams.identity.sync import read_groups_again
 from teams.identity.tokens import session_of
@@ -133,3 +140,22 @@ def test_half_of_a_character_signs_nobody_in_and_is_no_error(nina, issuer, where
     answer = sign_in(browser, issuer, **NINA)
     assert answer.status_code in (200, 403)
     assert browser.get("/me/").status_code == 302
+
+
+@pytest.mark.parametrize("value", [True, "true", False, "false", "True", "yes", "1", None, [], [True]])
+def test_address_is_verified_only_by_true(provider, value):
+    told = {"sub": "1", "email": "mia@corp.example", "email_verified": value}
+    assert identity_of(provider, told).email_verified is (value is True or value == "true")
+    provider.trusts_email = True
+    assert identity_of(provider, told).email_verified
+    assert not identity_of(provider, told | {"email": "mia"}).email_verified
+
+
+def test_address_of_two_accounts_leads_to_neither(provider):
+    for name in ("mia", "mia-2"):
+        person = make_user(name, email="mia@corp.example")
+        person.set_unusable_password()
+        person.save()
+    told = identity_of(provider, {"sub": "1", "email": "mia@corp.example", "email_verified": True})
+    with pytest.raises(SignInRefused, match="There is an account with the address"):
+        person_signing_in(provider, told)

@@ -72,6 +72,17 @@ def test_deleted_user_is_in_no_group_any_more(okta, vision):
     assert okta.get(f"Groups/{made['id']}").json().get("members") is None
 
 
+def test_groups_that_changed_while_somebody_was_inactive_count_again(okta, vision):
+    mia, noah = (okta.add_user(name)["id"] for name in ("mia", "noah"))
+    left = okta.add_group("gpu-vision", mia)
+    for one in (mia, noah):
+        okta.patch(f"Users/{one}", {"op": "replace", "value": {"active": False}})
+    okta.send("PUT", f"Groups/{left['id']}", left | {"members": [{"value": noah}]})
+    for one in (mia, noah):
+        okta.patch(f"Users/{one}", {"op": "replace", "value": {"active": True}})
+    assert members() == {"noah"}
+
+
 def test_role_by_hand_stays(okta, vision):
     mia = okta.add_user("mia")["id"]
     Membership.objects.create(user=User.objects.get(username="mia"), team=vision, role=Role.LEAD)

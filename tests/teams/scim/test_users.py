@@ -150,6 +150,9 @@ def test_person_of_another_provider_is_not_taken_over(okta, entra):
     noah = make_user("noah")
     SocialAccount.objects.create(provider="okta", uid="1", user=noah)
     assert "another identity provider" in entra.add_user("noah", status=409)["detail"]
+    SocialAccount.objects.create(provider="entra", uid="2", user=noah)  # who signs in through both
+    entra.add_user("noah")
+    assert ScimUser.objects.get(user=noah).provider == entra.row
 
 
 DEACTIVATIONS = [
