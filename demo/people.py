@@ -35,6 +35,7 @@ PEOPLE: dict[str, tuple[str, dict[str, Role]]] = {
     "sofia": ("Sofia", {"speech": Role.MEMBER}),
     "kenji": ("Kenji", {"robotics": Role.OWNER}),
 }
+TEAM_OF = {name: team for name, (_first_name, roles) in PEOPLE.items() for team in roles}
 DECIDERS = {"vision": "lead", "nlp": "ines", "speech": "ravi"}  # team → who decides on its requests
 
 

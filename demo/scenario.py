@@ -19,10 +19,9 @@ class Scene:
 
     name: str
     by: str
-    team: str
-    cluster: str
     profile: str
     reason: str
+    cluster: str = "fra-1"
     devices: int = 1
     together: tuple[tuple[str, int], ...] = ()
     parallel: int = 1
@@ -42,8 +41,6 @@ SCENES = (
     Scene(
         "sam2-finetune",
         "engineer",
-        "vision",
-        "fra-1",
         "train-80g",
         "Fine-tune SAM 2 on the October drive set; two devices because the batch does not fit on one.",
         devices=2,
@@ -56,8 +53,6 @@ SCENES = (
     Scene(
         "notebook-mira",
         "engineer",
-        "vision",
-        "fra-1",
         "notebook-24g",
         "Look at the failures of the last run.",
         hours=36,
@@ -68,10 +63,9 @@ SCENES = (
     Scene(
         "depth-sweep",
         "engineer",
-        "vision",
-        "lab-2",
         "slice-20g",
         "Sweep over learning rates, four at a time.",
+        cluster="lab-2",
         parallel=4,
         delivery="template",
         hours=48,
@@ -80,8 +74,6 @@ SCENES = (
     Scene(
         "occ-pretrain",
         "engineer",
-        "vision",
-        "fra-1",
         "train-80g",
         "Pretraining of the occupancy network: 40 k steps, "
         "5.5 h per 1 k steps on four devices, checkpoint every hour.",
@@ -92,8 +84,6 @@ SCENES = (
     Scene(
         "bev-ablate",
         "jonas",
-        "vision",
-        "fra-1",
         "train-48g",
         "Ablation of the BEV encoder for the review.",
         devices=3,
@@ -103,8 +93,6 @@ SCENES = (
     Scene(
         "nerf-capture",
         "engineer",
-        "vision",
-        "fra-1",
         "train-80g",
         "Reconstruction of the new test track.",
         devices=2,
@@ -115,18 +103,15 @@ SCENES = (
     Scene(
         "clip-eval",
         "engineer",
-        "vision",
-        "lab-2",
         "small-16g",
         "Zero-shot evaluation.",
+        cluster="lab-2",
         then="withdraw",
         ago=5 * DAY,
     ),
     Scene(
         "dataset-embed",
         "jonas",
-        "vision",
-        "fra-1",
         "train-48g",
         "Embeddings of the new data set.",
         pods=1,
@@ -137,10 +122,9 @@ SCENES = (
     Scene(
         "mt-70b",
         "ines",
-        "nlp",
-        "lab-2",
         "mi300x",
         "Evaluate the 70B translation model.",
+        cluster="lab-2",
         devices=2,
         hours=72,
         ago=5 * HOUR,
@@ -148,8 +132,6 @@ SCENES = (
     Scene(
         "mt-large",
         "outsider",
-        "nlp",
-        "fra-1",
         "train-80g",
         "Train the adapters of eight languages.",
         devices=8,
@@ -162,8 +144,6 @@ SCENES = (
     Scene(
         "asr-large",
         "sofia",
-        "speech",
-        "fra-1",
         "train-80g",
         "Conformer on the telephone corpus.",
         devices=2,
@@ -173,12 +153,10 @@ SCENES = (
         ago=DAY,
         activity=0.66,
     ),
-    Scene("grasp-sim", "kenji", "robotics", "lab-2", "small-16g", "Simulated grasps.", hours=12),
+    Scene("grasp-sim", "kenji", "small-16g", "Simulated grasps.", cluster="lab-2", hours=12),
     Scene(
         "old-request",
         "sofia",
-        "speech",
-        "fra-1",
         "train-80g",
         "Asked for before the corpus was ready.",
         ago=7 * DAY,  # the longest wait of a request: the next check expires it
@@ -190,8 +168,6 @@ TURNS = (
     Scene(
         "scene-flow",
         "engineer",
-        "vision",
-        "fra-1",
         "train-80g",
         "Scene flow of the night drives, one day.",
         decision="approve",
@@ -202,8 +178,6 @@ TURNS = (
     Scene(
         "attention-maps",
         "engineer",
-        "vision",
-        "fra-1",
         "notebook-24g",
         "Attention maps for the talk.",
         hours=8,
@@ -214,8 +188,6 @@ TURNS = (
     Scene(
         "lidar-seg",
         "engineer",
-        "vision",
-        "fra-1",
         "train-80g",
         "Segmentation of the new lidar, first on one device.",
         hours=72,
@@ -227,8 +199,6 @@ TURNS = (
     Scene(
         "tracker-serve",
         "jonas",
-        "vision",
-        "fra-1",
         "notebook-24g",
         "The tracker behind the labelling tool: three small servers on one device.",
         hours=96,
@@ -239,10 +209,9 @@ TURNS = (
     Scene(
         "teach-pair",
         "engineer",
-        "vision",
-        "lab-2",
         "slice-40g",
         "Teacher on the large slice, student on the small one, in one pod.",
+        cluster="lab-2",
         together=(("slice-10g", 1),),
         hours=48,
         pods=1,
@@ -252,18 +221,15 @@ TURNS = (
     Scene(
         "lane-eval",
         "engineer",
-        "vision",
-        "lab-2",
         "slice-20g",
         "Evaluate the lane detector on the old data set; no hurry.",
+        cluster="lab-2",
         hours=96,
         ago=6 * DAY + 3 * HOUR,  # stops reserving within a day
     ),
     Scene(
         "pose-distill",
         "jonas",
-        "vision",
-        "fra-1",
         "train-48g",
         "Distil the pose network for the car; five days in one piece.",
         hours=120,
@@ -272,8 +238,6 @@ TURNS = (
     Scene(
         "eval-nightly",
         "jonas",
-        "vision",
-        "fra-1",
         "notebook-24g",
         "Nightly evaluation of the main branch.",
         hours=120,
@@ -282,20 +246,18 @@ TURNS = (
     Scene(
         "thumb-index",
         "engineer",
-        "vision",
-        "lab-2",
         "small-16g",
         "Index of thumbnails for the search.",
+        cluster="lab-2",
         hours=72,
         ago=2 * HOUR,
     ),
     Scene(
         "mt-serve",
         "outsider",
-        "nlp",
-        "lab-2",
         "mi300x",
         "Serve the translation model to the pilot customers.",
+        cluster="lab-2",
         devices=2,
         hours=240,
         ago=8 * HOUR,
@@ -303,8 +265,6 @@ TURNS = (
     Scene(
         "mt-distill",
         "lena",
-        "nlp",
-        "fra-1",
         "train-80g",
         "Distil the translation model to a tenth of its size.",
         devices=2,
@@ -314,8 +274,6 @@ TURNS = (
     Scene(
         "arm-policy",
         "kenji",
-        "robotics",
-        "fra-1",
         "train-48g",
         "Policy of the second arm.",
         devices=2,
@@ -329,8 +287,6 @@ TURNS = (
         Scene(
             name,
             by,
-            team,
-            "fra-1",
             profile,
             reason,
             devices=devices,
@@ -340,12 +296,12 @@ TURNS = (
             ago=2 * DAY + 2 * HOUR,
             activity=activity,
         )
-        for name, by, team, profile, devices, activity, reason in (
-            ("mt-pretrain-d", "lena", "nlp", "train-80g", 8, 0.86, "Fourth stage of the pretraining."),
-            ("mt-retrieval", "lena", "nlp", "train-80g", 8, 0.64, "Embed the corpus for retrieval."),
-            ("conformer-xxl", "sofia", "speech", "train-80g", 8, 0.72, "The conformer, twice as wide."),
-            ("mt-lora-bank", "outsider", "nlp", "train-48g", 4, 0.78, "Adapters for forty customers."),
-            ("asr-distill-2", "sofia", "speech", "train-48g", 4, 0.6, "Distil the recognizer for cars."),
+        for name, by, profile, devices, activity, reason in (
+            ("mt-pretrain-d", "lena", "train-80g", 8, 0.86, "Fourth stage of the pretraining."),
+            ("mt-retrieval", "lena", "train-80g", 8, 0.64, "Embed the corpus for retrieval."),
+            ("conformer-xxl", "sofia", "train-80g", 8, 0.72, "The conformer, twice as wide."),
+            ("mt-lora-bank", "outsider", "train-48g", 4, 0.78, "Adapters for forty customers."),
+            ("asr-distill-2", "sofia", "train-48g", 4, 0.6, "Distil the recognizer for cars."),
         )
     ),
 )

@@ -21,7 +21,7 @@ from claims.requests.services import request_claim
 from claims.states import ClaimState
 from cluster.protocol import POD, ClusterConflict
 from demo.backdate import age_in_cluster, backdate
-from demo.people import DECIDERS, people_gateway
+from demo.people import DECIDERS, TEAM_OF, people_gateway
 from demo.scenario import SCENES, TURNS, Scene
 from dra.match import preview
 from inventory.cluster_snapshot import current_snapshot
@@ -78,7 +78,7 @@ def exists(scene: Scene, cluster: Cluster) -> bool:
 def begin(scene: Scene, cluster: Cluster) -> Claim:
     claim = request_claim(
         by=User.objects.get(username=scene.by),
-        team=Team.objects.get(slug=scene.team),
+        team=Team.objects.get(slug=TEAM_OF[scene.by]),
         cluster=cluster,
         profile=Profile.objects.get(slug=scene.profile),
         devices=scene.devices,
@@ -96,7 +96,7 @@ def begin(scene: Scene, cluster: Cluster) -> Claim:
 
 
 def decide(scene: Scene, claim: Claim) -> None:
-    lead = User.objects.get(username=DECIDERS[scene.team])
+    lead = User.objects.get(username=DECIDERS[TEAM_OF[scene.by]])
     if scene.decision == "approve":
         approve(claim=claim, by=lead, spec_hash=claim.spec_hash, note="Fine until then.")
     else:

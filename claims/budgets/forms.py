@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_filters import ChoiceFilter, FilterSet
 
 from claims.budgets.use import ENDED, ENOUGH, RUNS_OUT, SOON, USED_UP
-from claims.models import AtLimit, Budget, QuotaRequest
+from claims.models import AtLimit, Budget
 from core.text import as_options
 from teams.models import Team
 
@@ -97,7 +97,7 @@ class BudgetForm(forms.Form):
 
 
 class ExtraGrantForm(forms.Form):
-    """How much more is approved; it has a field for what the budget limits."""
+    """How much more is given or asked for; it has a field for what the budget limits, in its currency."""
 
     amount = forms.DecimalField(
         label="Extra money", min_value=0, max_digits=13, decimal_places=2, required=False
@@ -108,45 +108,28 @@ class ExtraGrantForm(forms.Form):
 
     def __init__(
         self,
-        quota_request: QuotaRequest,
+        budget: Budget | None,
         data: QueryDict | None = None,
         *,
         initial: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(data, initial=initial)
-        keep_limited(self, quota_request.budget)
+        if budget is None or budget.amount is None:
+            del self.fields["amount"]
+        else:
+            self.fields["amount"].label = f"Extra money ({budget.currency})"
+        if budget is None or budget.hours is None:
+            del self.fields["hours"]
+        limited = [name for name in ("amount", "hours") if name in self.fields]
+        for name in limited if len(limited) == 1 else ():
+            self.fields[name].required = True
 
 
-def keep_limited(form: forms.Form, budget: Budget | None) -> None:
-    """Keep the fields of what the budget limits, and name its currency."""
-    if budget is None or budget.amount is None:
-        del form.fields["amount"]
-    else:
-        form.fields["amount"].label = f"Extra money ({budget.currency})"
-    if budget is None or budget.hours is None:
-        del form.fields["hours"]
-    limited = [name for name in ("amount", "hours") if name in form.fields]
-    for name in limited if len(limited) == 1 else ():
-        form.fields[name].required = True
-
-
-class ExtraForm(forms.Form):
+class ExtraForm(ExtraGrantForm):
     """How much more of a budget in this period, and why."""
 
-    amount = forms.DecimalField(
-        label="Extra money", min_value=0, max_digits=13, decimal_places=2, required=False
-    )
-    hours = forms.DecimalField(
-        label="Extra GPU-hours", min_value=0, max_digits=13, decimal_places=2, required=False
-    )
     reason = forms.CharField(max_length=2000, widget=forms.Textarea({"rows": 3}), label="What is it for?")
     key = forms.CharField(max_length=80, widget=forms.HiddenInput)
-
-    def __init__(
-        self, budget: Budget, data: QueryDict | None = None, *, initial: dict[str, Any] | None = None
-    ) -> None:
-        super().__init__(data, initial=initial)
-        keep_limited(self, budget)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

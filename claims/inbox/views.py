@@ -238,7 +238,7 @@ def quota_parts(quota_request: QuotaRequest, typed: dict[str, Any]) -> dict[str,
 def extra_parts(quota_request: QuotaRequest, typed: dict[str, Any]) -> dict[str, Any]:
     """Return the same of a request for extra budget."""
     asked = {"amount": quota_request.amount, "hours": quota_request.hours}
-    grant = ExtraGrantForm(quota_request, initial=asked | typed)
+    grant = ExtraGrantForm(quota_request.budget, initial=asked | typed)
     return {"effect": extra_effect(quota_request), "grant": grant}
 
 
@@ -294,8 +294,9 @@ def quota_request(request: HttpRequest, request_id: UUID) -> HttpResponse:
 @require_POST
 def quota_request_approve(request: HttpRequest, request_id: UUID) -> HttpResponse:
     quota_request = quota_request_for(request, request_id)
-    is_extra = quota_request.budget_id is not None
-    grant: Form = ExtraGrantForm(quota_request, request.POST) if is_extra else QuotaGrantForm(request.POST)
+    budget, sent = quota_request.budget, request.POST
+    is_extra = budget is not None
+    grant: Form = ExtraGrantForm(budget, sent) if is_extra else QuotaGrantForm(sent)
 
     def approve(note: str) -> str:
         approve_one: Callable[..., object] = approve_extra if is_extra else approve_quota_request

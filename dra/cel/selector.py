@@ -239,7 +239,10 @@ def compile_selector(expression: str, features: Features = NEWEST) -> Selector:
     Raise `CompileError` if the API server would refuse it, `NotPreviewable` if it may be right but cannot be
     run here.
     """
-    outcome = _compiled(expression, features)
+    return _selector(_compiled(expression, features))
+
+
+def _selector(outcome: Selector | tuple[type[CelError], str]) -> Selector:
     if isinstance(outcome, Selector):
         return outcome
     kind, message = outcome
@@ -265,11 +268,7 @@ def compile_stored(expression: str) -> Selector:
     Raise `CompileError` if Kubernetes 1.37 does not understand it, `NotPreviewable` if it may be right but
     cannot be run here.
     """
-    outcome = _compiled_as_stored(expression)
-    if isinstance(outcome, Selector):
-        return outcome
-    kind, message = outcome
-    raise kind(message)
+    return _selector(_compiled_as_stored(expression))
 
 
 @lru_cache(maxsize=KEPT)

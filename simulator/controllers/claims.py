@@ -14,7 +14,7 @@ from typing import Any
 from dra.quota import RESOURCE_PREFIX, extended_resource_names
 from simulator.controllers import (
     CONTROLLER,
-    Context,
+    OfCluster,
     deleting,
     owner_uid,
     record_event,
@@ -115,12 +115,8 @@ MAX_BASE_LENGTH = 57  # of a generated name: 63 less a hyphen and five random ch
 RETRY_TICKS = 10
 
 
-class ClaimController:
+class ClaimController(OfCluster):
     watches = (PODS, CLAIMS, TEMPLATES)
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.store = context.store
 
     def is_time(self) -> bool:
         return self.context.anything_due("retry")

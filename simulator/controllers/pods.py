@@ -15,6 +15,7 @@ from simulator.admission import charge
 from simulator.controllers import (
     CONTROLLER,
     Context,
+    OfCluster,
     Reacting,
     deleting,
     owner_uid,
@@ -47,12 +48,8 @@ OF_A_JOB = 180
 DEEDS = ("start", "stop", "end")
 
 
-class Kubelet:
+class Kubelet(OfCluster):
     watches = (PODS,)
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.store = context.store
 
     def is_time(self) -> bool:
         return self.context.anything_due(*DEEDS)
@@ -124,10 +121,6 @@ def _containers(pod: Manifest, state: dict[str, Any]) -> list[dict[str, Any]]:
 
 class JobController(Reacting):
     watches = (JOBS, PODS)
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.store = context.store
 
     def reconcile(self) -> None:
         jobs = [job for job in self.store.all(JOBS) if not deleting(job) and not _finished(job)]
@@ -206,8 +199,7 @@ class EvictionController(Reacting):
     watches = (SLICES, TAINT_RULES, CLAIMS)
 
     def __init__(self, context: Context) -> None:
-        self.context = context
-        self.store = context.store
+        super().__init__(context)
         self._devices: dict[tuple[str, str, str], PoolDevice] = {}
         self._seen = -1
 
@@ -248,10 +240,6 @@ OWNED = ((PODS, JOBS), (CLAIMS, PODS))
 class GarbageCollector(Reacting):
     watches = (*(resource for resource in RESOURCES if resource.namespaced), NAMESPACES)
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.store = context.store
-
     def reconcile(self) -> None:
         for resource, owners in OWNED:
             alive = {owner["metadata"]["uid"] for owner in self.store.unordered(owners)}
@@ -284,9 +272,6 @@ class GarbageCollector(Reacting):
 
 class QuotaController(Reacting):
     watches = (QUOTAS, CLAIMS, TEMPLATES, CLASSES)
-
-    def __init__(self, context: Context) -> None:
-        self.store = context.store
 
     def reconcile(self) -> None:
         for namespace in {quota["metadata"]["namespace"] for quota in self.store.unordered(QUOTAS)}:

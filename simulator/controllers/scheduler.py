@@ -55,8 +55,7 @@ class Scheduler(Reacting):
     watches = (PODS, CLAIMS, SLICES, CLASSES, NODES, TAINT_RULES)
 
     def __init__(self, context: Context) -> None:
-        self.context = context
-        self.store = context.store
+        super().__init__(context)
         self._snapshot = ClusterSnapshot()
         self._drawn: tuple[int, ...] = ()
         self._failed: dict[str, Hashable] = {}  # uid → what the cluster was like when the pod did not fit
