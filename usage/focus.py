@@ -180,16 +180,8 @@ class Row:
     installation: Installation
 
     @property
-    def product(self) -> str:
-        return self.entry.line.product
-
-    @property
-    def partition(self) -> str:
-        return self.entry.line.partition
-
-    @property
     def name(self) -> str:
-        return f"{self.product or 'unknown product'} {self.partition}".strip()
+        return f"{self.entry.line.product or 'unknown product'} {self.entry.line.partition}".strip()
 
     @property
     def hours(self) -> Decimal:
@@ -260,8 +252,8 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "SkuMeter": lambda _row: "GPU-hours",
     "SkuPriceDetails": lambda row: json.dumps(
         {
-            "x_Model": row.product,
-            "x_Partition": row.partition,
+            "x_Model": row.entry.line.product,
+            "x_Partition": row.entry.line.partition,
             "x_CapacityType": row.entry.capacity_type,
         }
     ),
@@ -273,8 +265,8 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
         {"team": row.claim.team, "owner": row.owner, "profile": row.claim.profile}
     ),
     "x_DeviceDriver": lambda row: row.entry.driver,
-    "x_GpuModel": lambda row: row.product,
-    "x_MigProfile": lambda row: row.partition,
+    "x_GpuModel": lambda row: row.entry.line.product,
+    "x_MigProfile": lambda row: row.entry.line.partition,
     "x_CapacityType": lambda row: row.entry.capacity_type,
     "x_HasRate": lambda row: "true" if row.entry.rate else "false",
     "x_EnergyKWh": lambda row: f"{row.energy.kilowatt_hours:.6f}" if row.energy else NULL,

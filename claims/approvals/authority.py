@@ -122,20 +122,6 @@ class ApprovalAuthority:
     def may_decide(self, claim: Claim, *, requester_id: UUID | None = None) -> bool:
         return not self.reason_not_to_decide(claim, requester_id=requester_id)
 
-    def is_responsible(self, claim: Claim, *, requester_id: UUID | None = None) -> bool:
-        """
-        Return whether the claim waits for this person. Platform admins may decide on more than waits for
-        them.
-        """
-        if not self.may_decide(claim, requester_id=requester_id):
-            return False
-        effective_rule = self.rules.for_claim(claim)
-        stage, _first_approval = approval_stage(claim, effective_rule)
-        requester = claim.requested_by_id if requester_id is None else requester_id
-        if stage == Approval.ADMIN or claim.team_id in self.teams:
-            return True
-        return self._replaces_leads(claim, effective_rule, requester)
-
     def delegator(self, claim: Claim) -> User | None:
         """Return the lead for whom the person would decide, None if they decide in their own right."""
         if self.user.is_superuser or self._leads_team(claim.team_id):

@@ -23,6 +23,7 @@ from core.errors import Conflict, Forbidden, Invalid
 from core.times import moment
 from notify.models import Notice
 from teams.models import User
+from tests.claims.approvals.test_pending_decisions import is_responsible
 from tests.factories import make_claim, make_profile, make_team, make_user
 
 pytestmark = pytest.mark.django_db
@@ -462,7 +463,7 @@ def test_request_waits_for_admins_after_escalation_or_without_leads(
         pk=waiting_claim.pk
     )
     assert [person.username for person in deciders_on(claim)] == asked
-    assert ApprovalAuthority(root).is_responsible(claim) is ("root" in asked)
+    assert is_responsible(ApprovalAuthority(root), claim) is ("root" in asked)
     assert ApprovalAuthority(root).may_decide(claim)
 
 
@@ -470,17 +471,17 @@ def test_request_waits_for_admins_if_no_lead_is_able(ask, vision, lena, lars, al
     vision.memberships.filter(user=lars).delete()
     of_lead, of_member = ask(by=lena), ask()
     assert (
-        ApprovalAuthority(root).is_responsible(of_lead),
-        ApprovalAuthority(root).is_responsible(of_member),
+        is_responsible(ApprovalAuthority(root), of_lead),
+        is_responsible(ApprovalAuthority(root), of_member),
     ) == (
         True,
         False,
     )
     User.objects.filter(pk=lena.pk).update(is_active=False)
-    assert ApprovalAuthority(root).is_responsible(of_member)
+    assert is_responsible(ApprovalAuthority(root), of_member)
     ApprovalRule.objects.create(team=vision, approval="", self_approval=True)
     User.objects.filter(pk=lena.pk).update(is_active=True)
-    assert not ApprovalAuthority(root).is_responsible(of_lead)
+    assert not is_responsible(ApprovalAuthority(root), of_lead)
 
 
 @pytest.mark.parametrize(
