@@ -8,7 +8,7 @@ import pytest
 
 from claims.budgets.cards import card_of
 from claims.budgets.extra import request_extra
-from claims.budgets.services import set_budget
+from claims.budgets.services import end_budget, set_budget
 from claims.budgets.use import refresh
 from claims.models import BudgetUse
 from tests.claims.budgets.conftest import NOW, now
@@ -143,6 +143,17 @@ def test_all_monthly_budgets_add_up_and_only_those_of_the_teams(budget, vision, 
     assert month_budgets(None, "USD", now=NOW) is None
     BudgetUse.objects.filter(budget=other).update(forecast_amount=None)
     assert month_budgets(None, "EUR", now=NOW).graph.forecast is None
+    BudgetUse.objects.filter(budget=other).update(as_of=NOW - timedelta(hours=1))
+    assert month_budgets(None, "EUR", now=NOW).graph.as_of == NOW - timedelta(hours=1)  # of the older figure
+    end_budget(by=root, budget=other)
+    whole = month_budgets(None, "EUR", now=NOW)
+    assert (whole.number, whole.graph.limit, whole.graph.as_of) == (1, 1000, NOW)
+
+
+def test_budget_that_lasts_beyond_its_period_does_not_run_out_in_the_graph(held, vision, root):
+    found = graph(set_budget(by=root, team=vision, amount=Decimal(2000)))
+    assert BudgetUse.objects.get().runs_out_at > found.end
+    assert found.runs_out_at is None
 
 
 def test_the_report_of_this_month_has_the_budgets_and_that_of_another_has_none(client, budget, root, lena):

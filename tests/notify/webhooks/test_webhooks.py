@@ -18,7 +18,7 @@ from claims.quotas.services import deny_quota_request, request_quota
 from claims.states import ClaimState
 from core.errors import Conflict, Forbidden
 from notify.models import Notice
-from notify.webhooks import delivery, services, tasks
+from notify.webhooks import delivery, services, signing, tasks
 from notify.webhooks.kinds import CHOOSABLE, EventKind
 from notify.webhooks.models import DeliveryState, Webhook, WebhookDelivery, WebhookEvent
 from notify.webhooks.outbox import emit
@@ -383,6 +383,58 @@ def test_secrets_are_stored_encrypted_and_resealed(root, vision, receiver, setti
     settings.CREDENTIAL_KEYS = settings.CREDENTIAL_KEYS[:1]
     hook.refresh_from_db()
     assert delivery.secrets_of(hook, timezone.now()) == [secret, before]
+
+
+def test_of_two_secrets_given_at_once_one_is_refused(hook, root, monkeypatch):
+    new_secret = signing.new_secret
+
+    def meanwhile():
+        monkeypatch.undo()
+        services.rotate_secret(by=root, webhook=hook)
+        return new_secret()
+
+    monkeypatch.setattr(signing, "new_secret", meanwhile)
+    with pytest.raises(Conflict, match="Somebody else has just replaced the secret"):
+        services.rotate_secret(by=root, webhook=hook)
+
+
+def test_secret_that_is_replaced_while_secrets_are_resealed_stays(hook, root, monkeypatch):
+    reseal, given = services.reseal, []
+
+    def meanwhile(sealed):
+        monkeypatch.undo()
+        given.append(services.rotate_secret(by=root, webhook=hook))
+        return reseal(sealed)
+
+    monkeypatch.setattr(services, "reseal", meanwhile)
+    assert services.reseal_webhooks() == 0
+    hook.refresh_from_db()
+    assert delivery.secrets_of(hook, timezone.now())[0] == given[0]
+
+
+@pytest.mark.parametrize("repair", ["enable", "remove"])
+def test_notice_of_a_webhook_that_is_switched_off_is_read_once_it_is_repaired(
+    hook, receiver, vision, lea, repair
+):
+    receiver.statuses = [410]
+    happen(vision)
+    assert Notice.objects.filter(user=lea, read_at=None, title__contains="is switched off").exists()
+    if repair == "enable":
+        services.set_webhook_enabled(by=lea, webhook=hook, enabled=True)
+    else:
+        services.remove_webhook(by=lea, webhook=hook)
+    assert not Notice.objects.filter(user=lea, read_at=None).exists()
+
+
+def test_delivery_that_is_due_for_longest_is_taken_first(hook, vision, monkeypatch):
+    monkeypatch.setattr(tasks.deliver_webhooks, "delay", lambda: None)
+    rows = []
+    for minutes in (1, 3, 2):
+        happen(vision)
+        row = hook.deliveries.exclude(pk__in=rows).get()
+        hook.deliveries.filter(pk=row.pk).update(due_at=timezone.now() - timedelta(minutes=minutes))
+        rows.append(row.pk)
+    assert [delivery.take().pk, delivery.take().pk] == [rows[1], rows[2]]
 
 
 def test_events_are_forgotten_after_a_month(hook, vision):

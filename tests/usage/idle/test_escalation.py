@@ -183,6 +183,11 @@ def test_periods_have_the_price_of_what_is_held_now(idles, claim):
     follow(NOON + 2 * HOUR)
     period = IdlePeriod.objects.get()
     assert (period.per_hour, period.currency, period.devices) == (Decimal("2.9"), "EUR", 1)
+    claim.allocations.update(product="unknown")
+    idles(claim, "gpu-1")  # an H100 beside it
+    follow(NOON + 3 * HOUR)
+    period = IdlePeriod.objects.lasting().get()
+    assert (period.per_hour, period.currency, period.devices) == (None, "", 2)
 
 
 def test_following_takes_the_same_queries_for_many_claims(idles, claim, vision, alice, fra):

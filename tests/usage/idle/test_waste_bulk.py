@@ -79,6 +79,8 @@ def test_each_claim_is_snoozed_once_and_the_second_time_says_why_not(client, len
 def test_a_refusal_of_one_stops_none_of_the_others(client, alice, two):
     preview = words(ask(client, alice, "snooze", two))
     assert "Possible for 1 of 2 claims; the rest stays as it is." in preview
+    assert "€3.00 per hour" in preview
+    assert "€6.00" not in preview
     assert "of-lena belongs to lena; only the owner or a lead of vision may do this." in preview
     page = send(client, alice, "snooze", two)
     assert page.status_code == 409
