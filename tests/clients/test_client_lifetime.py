@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
-from dragoman import keepalive
+from dragoman import DragomanError, keepalive
 
 from claims.approvals.decide import approve
 from claims.lifecycle.expiry import end_overdue
@@ -247,6 +247,29 @@ def test_renewal_follows_the_clock_of_the_wall_after_a_sleep(monkeypatch, jump):
         eventually(lambda: renewals == [0, jump])
     finally:
         keeper.stop()
+
+
+def test_each_time_of_failed_renewals_is_said_once(monkeypatch):
+    said, outcomes = [], iter([False, False, True, False, False])
+    monkeypatch.setattr(keepalive, "tell", said.append)
+    monkeypatch.setattr(keepalive, "TICK", 0.05)
+    over = []
+
+    def renew():
+        works = next(outcomes, None)
+        if works is None:
+            over.append(True)
+        if works is False:
+            raise DragomanError("The portal is away.")
+        return {"keep_alive": 1}
+
+    keeper = keepalive.KeepAlive("train-1", 0.3, renew=renew)
+    try:
+        eventually(lambda: over)
+    finally:
+        keeper.stop()
+    assert len(said) == 2
+    assert all("is not renewed: The portal is away." in sentence for sentence in said)
 
 
 def test_a_kept_claim_is_not_released_by_its_block(run, automatic, alice):

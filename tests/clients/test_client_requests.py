@@ -194,9 +194,8 @@ def test_a_name_never_leads_to_another_address(portal, name):
 
 
 class TestWithoutACluster:
-    clusters = answer(
-        results=[{"name": "fra-1"}, {"name": "lab-2"}, {"name": "old", "enabled": False}], next=None
-    )
+    closed = ({"name": "old", "enabled": False}, {"name": "mirror", "read_only": True})
+    clusters = answer(results=[{"name": "fra-1"}, *closed, {"name": "lab-2"}], next=None)
     full = answer(match={"fits": False, "claims_that_fit": 0})
     free = answer(match={"fits": True, "claims_that_fit": 3})
 

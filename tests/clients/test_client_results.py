@@ -7,6 +7,7 @@ from decimal import Decimal
 import dragoman
 import pytest
 from dragoman import results
+from dragoman._async.claim import visible_devices
 from dragoman.results import ClaimInfo, Match, Usage
 from dragoman.text import duration_value, span
 
@@ -110,3 +111,13 @@ def test_every_type_of_a_method_is_found_where_the_package_says():
     assert "dragoman.results" in dragoman.__doc__
     assert set(dragoman.__all__) >= {"Client", "UnknownName"}
     assert all(hasattr(dragoman, name) for name in dragoman.__all__)
+
+
+def test_programs_see_each_device_once_and_only_those_with_an_id():
+    held = [
+        *(("gpu.nvidia.com", uuid) for uuid in ("GPU-1", "GPU-2", "GPU-1", "")),
+        *(("gpu.amd.com", "7"), ("other.example", "x")),
+    ]
+    devices = tuple(results.Device(device="d", driver=driver, uuid=uuid) for driver, uuid in held)
+    assert visible_devices(devices) == {"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2", "ROCR_VISIBLE_DEVICES": "7"}
+    assert visible_devices(()) == {}
