@@ -51,14 +51,14 @@ class Controller(Protocol):
         """Do what is to be done now. Called again until nobody changes anything."""
 
 
-class OfCluster:
+class InCluster:
     """What every controller has of its cluster."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.store = context, context.store
 
 
-class Reacting(OfCluster):
+class Reacting(InCluster):
     """A controller that time alone never moves."""
 
     def is_time(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from dra.quota import RESOURCE_PREFIX, extended_resource_names
 from simulator.controllers import (
     CONTROLLER,
-    OfCluster,
+    InCluster,
     deleting,
     owner_uid,
     record_event,
@@ -115,7 +115,7 @@ MAX_BASE_LENGTH = 57  # of a generated name: 63 less a hyphen and five random ch
 RETRY_TICKS = 10
 
 
-class ClaimController(OfCluster):
+class ClaimController(InCluster):
     watches = (PODS, CLAIMS, TEMPLATES)
 
     def is_time(self) -> bool:

@@ -15,7 +15,7 @@ from simulator.admission import charge
 from simulator.controllers import (
     CONTROLLER,
     Context,
-    OfCluster,
+    InCluster,
     Reacting,
     deleting,
     owner_uid,
@@ -48,7 +48,7 @@ OF_A_JOB = 180
 DEEDS = ("start", "stop", "end")
 
 
-class Kubelet(OfCluster):
+class Kubelet(InCluster):
     watches = (PODS,)
 
     def is_time(self) -> bool:

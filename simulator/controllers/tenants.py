@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from simulator.controllers import Context, OfCluster, deleting, terminal
+from simulator.controllers import Context, InCluster, deleting, terminal
 from simulator.controllers.pods import RUN_SECONDS
 from simulator.registry import WriteOptions
 from simulator.resources import CLAIMS, NAMESPACES, PODS, TEMPLATES, ApiError, Manifest
@@ -126,7 +126,7 @@ PATIENCE = 120  # ticks that a workload waits for devices before it is given up
 LOOK_AGAIN = 15
 
 
-class Tenants(OfCluster):
+class Tenants(InCluster):
     """In `Context.due`: the round of each seat, when it is looked at next, and whether it is taken."""
 
     watches = (PODS,)
