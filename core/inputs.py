@@ -3,8 +3,8 @@ Inputs of the API, with strict types: 0 is not a string and 1 is not true; pages
 that a query may have.
 
 DRF's fields read JSON like a form, where everything is text. A number instead of a string is a mistake of the
-client, which it should see. Pages are by cursor, which is stable while rows change, or by number for rows of
-several tables.
+client, which it should see. Every list has pages of one form (`Paged`): by cursor, which is stable while rows
+change, or for rows that are not of one table by the number of rows before.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from django.utils.safestring import SafeString
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
-from rest_framework.pagination import CursorPagination, PageNumberPagination
+from rest_framework.pagination import BasePagination, CursorPagination
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
 
 from core.errors import Invalid, UnknownName
 from core.times import parse_duration, spell_duration
@@ -208,39 +210,83 @@ class DurationText(forms.CharField):
 
 
 MAX_ROWS = 500
+MOST_BEFORE = 10_000_000  # rows before a page: more is no cursor
+CURSOR, LIMIT, ORDER = "cursor", "limit", "order"
 
 
-class Bounded:
-    """A page has `limit` rows, at most MAX_ROWS. Raises Invalid for a malformed limit."""
+class Paged(BasePagination):
+    """
+    The one form of a list: `limit` rows, and `next`, the address of the following ones; null at the end.
 
-    page_size: int | None = 50
-    max_page_size: int | None = MAX_ROWS
-    page_size_query_param: str | None = "limit"
+    Raises Invalid for another limit than 1 to MAX_ROWS, and for a cursor of another list.
+    """
 
-    def get_page_size(self, request: Request) -> int | None:
-        limit = positive(request, "limit")
-        return self.page_size if limit is None else min(limit, MAX_ROWS)
+    page_size = 50
+
+    def get_page_size(self, request: Request) -> int:
+        limit = positive(request, LIMIT) or self.page_size
+        if limit > MAX_ROWS:
+            raise Invalid(f"limit is at most {MAX_ROWS}, not {limit}. Follow `next` for more.", field=LIMIT)
+        return limit
+
+    def get_next_link(self) -> str | None:
+        raise NotImplementedError
+
+    def get_paginated_response(self, data: Any) -> Response:
+        return Response({"next": self.get_next_link(), "results": data})
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        link = {"type": "string", "format": "uri", "nullable": True, "description": "Null on the last page"}
+        properties = {"next": link, "results": schema}
+        return {"type": "object", "required": list(properties), "properties": properties}
 
     def get_schema_operation_parameters(self, view: object) -> list[dict[str, Any]]:
-        parameters: list[dict[str, Any]] = super().get_schema_operation_parameters(view)  # type: ignore[misc]
-        for parameter in parameters:
-            if parameter["schema"]["type"] == "integer":
-                parameter["schema"]["minimum"] = 1
-            if parameter["name"] == self.page_size_query_param:
-                parameter["description"] = f"Rows per page, at most {MAX_ROWS}."
-        return parameters
+        limit = {"type": "integer", "minimum": 1, "maximum": MAX_ROWS, "default": self.page_size}
+        return [
+            _in_query(CURSOR, {"type": "string"}, "Where the page begins: follow `next`."),
+            _in_query(LIMIT, limit, "Rows per page."),
+        ]
 
 
-ORDER = "order"
+def _in_query(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
 
 
-class Cursor(Bounded, CursorPagination):
+def no_cursor() -> Invalid:
+    return Invalid("This is not a cursor of this list. Use the one of `next`.", field=CURSOR)
+
+
+class Rows(Paged):
+    """Pages of rows that have an order of their own; the cursor is the number of rows before the page."""
+
+    request: Request
+    following: object = None
+
+    def start(self, request: Request) -> int:
+        text = request.query_params.get(CURSOR, "0")
+        if not (text.isascii() and text.isdigit() and int(text[:20]) <= MOST_BEFORE):
+            raise no_cursor()
+        return int(text)
+
+    def paginate_queryset(self, rows: Any, request: Request, view: Any = None) -> list[Any]:
+        self.request, start = request, self.start(request)
+        end = start + self.get_page_size(request)
+        self.following = end if len(rows) > end else None
+        return list(rows[start:end])
+
+    def get_next_link(self) -> str | None:
+        address = self.request.build_absolute_uri()
+        return replace_query_param(address, CURSOR, self.following) if self.following else None
+
+
+class Cursor(Paged, CursorPagination):
     """
     Pages by cursor. `orders` are the orders that a request may choose, by name; each also runs backwards, as
     "-name". Without it there is one: that of `ordering`, whose first field names it.
     """
 
     ordering = "-id"
+    offset_cutoff = MOST_BEFORE  # among rows of one position
     orders: Mapping[str, tuple[str, ...]] = {}
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
@@ -266,32 +312,33 @@ class Cursor(Bounded, CursorPagination):
         return found
 
     def get_schema_operation_parameters(self, view: object) -> list[dict[str, Any]]:
-        order = {
-            "name": ORDER,
-            "in": "query",
-            "required": False,
-            "description": "A name with “-” runs backwards.",
-            "schema": {"type": "string", "enum": list(self.known_orders())},
-        }
+        orders = {"type": "string", "enum": list(self.known_orders())}
+        order = _in_query(ORDER, orders, "A name with “-” runs backwards.")
         return [*super().get_schema_operation_parameters(view), order]
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
         try:
             return super().paginate_queryset(queryset, request, view)
         except (NotFound, ValueError, ValidationError):  # malformed, or a cursor of another list
-            if "cursor" not in request.query_params:
+            if CURSOR not in request.query_params:
                 raise
-            sentence = "This is not a cursor of this list. Use the one of `next` or `previous`."
-            raise Invalid(sentence, field="cursor") from None
+            raise no_cursor() from None
+
+
+def ordered(*fields: str) -> type[Cursor]:
+    """Return pages in the order of these fields, which are never null; together they are unique."""
+    return type("Ordered", (Cursor,), {"ordering": fields})
+
+
+def page_of(view: Any, rows: Any, out: type[serializers.BaseSerializer[Any]], **options: Any) -> Response:
+    """Return one page of a list; `options` are those of the serializer."""
+    shown = out(view.paginate_queryset(rows), many=True, **options)
+    answer: Response = view.get_paginated_response(shown.data)
+    return answer
 
 
 def backwards(fields: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.removeprefix("-") if name.startswith("-") else f"-{name}" for name in fields)
-
-
-class Numbered(Bounded, PageNumberPagination):
-    def get_page_number(self, request: Request, paginator: Any) -> int:
-        return positive(request, self.page_query_param) or 1
 
 
 def positive(request: Request, name: str) -> int | None:
@@ -330,10 +377,10 @@ def query_parameters(view: Any, operation: str, request: Request) -> frozenset[s
     """Return the names that the query of an operation may have: those in its description."""
     key = (type(view), operation)
     if key not in _query_parameters:
-        names = set(_described_parameters(view, getattr(view, operation), request))
+        schema = _schema(view, getattr(view, operation), request)
+        names = {*_described_parameters(schema)}
+        names |= {parameter["name"] for parameter in schema._get_pagination_parameters()}
         if operation == "list" or (not hasattr(view, "action") and hasattr(view, "list")):
-            if (paginator := view.paginator) is not None:
-                names |= {parameter["name"] for parameter in paginator.get_schema_operation_parameters(view)}
             names |= set(getattr(getattr(view, "filterset_class", None), "base_filters", ()))
         _query_parameters[key] = frozenset(names)
     return _query_parameters[key]
@@ -355,13 +402,12 @@ def _require_no_members(view: Any, operation: str, request: Request) -> None:
 def _schema(view: Any, handler: Any, request: Request) -> Any:
     """Return the description of an operation by `@extend_schema`."""
     schema = getattr(handler, "kwargs", {}).get("schema", type(view.schema))()
-    schema.view, schema.method = view, request.method
+    schema.view, schema.method, schema.path = view, request.method, ""
     return schema
 
 
-def _described_parameters(view: Any, handler: Any, request: Request) -> Iterator[str]:
+def _described_parameters(schema: Any) -> Iterator[str]:
     """Yield the parameters of `@extend_schema`, the only place that names them."""
-    schema = _schema(view, handler, request)
     for parameter in schema.get_override_parameters():
         if not isinstance(parameter, OpenApiParameter):
             yield from parameter().fields

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Cursor, Input, Rows, page_of
 from core.scopes import Scope, needs
 from notify.models import Mail, Notice, NoticeKind
 from notify.preferences import ABOUT, REQUIRED, Preference, kinds_for, preferences_of, store_preferences
@@ -68,12 +68,12 @@ class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
         return Response({"read": mark_read(by=user_of(request), ids=body.validated_data["ids"])})
 
     @extend_schema(responses=NoticePreferenceOut(many=True))
-    @action(detail=False, pagination_class=None)
+    @action(detail=False, pagination_class=Rows)
     def preferences(self, request: Request) -> Response:
         """Which notices you want, by kind: behind the bell and by email."""
-        return Response(_preferences(user_of(request)))
+        return page_of(self, _preferences(user_of(request)), NoticePreferenceOut)
 
-    @extend_schema(request=NoticePreferenceIn, responses=NoticePreferenceOut(many=True))
+    @extend_schema(request=NoticePreferenceIn, responses=NoticePreferenceOut)
     @preferences.mapping.post
     def choose(self, request: Request) -> Response:
         """Choose the channels of one kind of notice. 422 for a kind that cannot be changed."""
@@ -85,7 +85,7 @@ class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
             raise Invalid(f"{kind.label}: only platform admins get these notices.", field="kind")
         wanted = Preference(body.validated_data["in_portal"], Mail(body.validated_data["mail"]))
         store_preferences(by=by, preferences={kind: wanted})
-        return Response(_preferences(by))
+        return Response(next(row for row in _preferences(by) if row["kind"] == kind))
 
 
 def _preferences(user: User) -> list[dict[str, object]]:

@@ -1,14 +1,16 @@
 """GET /api/v1/: the resources of the API that its reader may use."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from core.inputs import MAX_ROWS, Rows, page_of
 from teams.access import has_role, is_platform_admin, user_of
 from teams.models import Role
 
@@ -149,21 +151,22 @@ class ApiResourceOut(serializers.Serializer[ApiResource]):
     description = serializers.CharField(help_text="One sentence.")
 
 
-class ApiRootView(APIView):
+class ApiRootView(GenericAPIView[Any]):
     """The resources that you may use, with their addresses."""
+
+    pagination_class = type("AllResources", (Rows,), {"page_size": MAX_ROWS})
 
     @extend_schema(operation_id="resources", tags=["resources"], responses=ApiResourceOut(many=True))
     def get(self, request: Request) -> Response:
         is_admin = is_platform_admin(user_of(request))
         leads = is_admin or has_role(user_of(request), at_least=Role.LEAD)
-        return Response(
-            [
-                {
-                    "name": resource.name,
-                    "url": request.build_absolute_uri(reverse(resource.view)),
-                    "description": resource.description,
-                }
-                for resource in RESOURCES
-                if (is_admin or not resource.for_admins) and (leads or not resource.for_leads)
-            ]
-        )
+        found = [
+            {
+                "name": resource.name,
+                "url": request.build_absolute_uri(reverse(resource.view)),
+                "description": resource.description,
+            }
+            for resource in RESOURCES
+            if (is_admin or not resource.for_admins) and (leads or not resource.for_leads)
+        ]
+        return page_of(self, found, ApiResourceOut)

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
+from core.inputs import Input, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams import service_accounts
@@ -61,7 +61,7 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
 
     queryset = User.objects.none()
     serializer_class = ServiceAccountOut
-    pagination_class = None
+    pagination_class = ordered("first_name")
     lookup_field = "name"
 
     def _accounts(self, *, at_least: Role) -> tuple[Team, QuerySet[User]]:
@@ -75,7 +75,7 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
     @extend_schema(responses=ServiceAccountOut(many=True))
     def list(self, request: Request, slug: str) -> Response:
         """Service accounts of the team, by name."""
-        return Response(ServiceAccountOut(self._accounts(at_least=Role.VIEWER)[1], many=True).data)
+        return page_of(self, self._accounts(at_least=Role.VIEWER)[1], ServiceAccountOut)
 
     @refuses(409)
     @extend_schema(request=ServiceAccountIn, responses={201: ServiceAccountOut})
@@ -114,7 +114,6 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
     shown_once = frozenset(("token",))
     queryset = ApiToken.objects.none()
     serializer_class = TokenOut
-    pagination_class = None
     lookup_value_converter = "uuid"
 
     def _account(self) -> User:
@@ -128,7 +127,7 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
     @refuses(403)
     def list(self, request: Request, slug: str, name: str) -> Response:
         """Tokens of the account, without their texts, newest first."""
-        return Response(TokenOut(tokens_of(self._account()), many=True).data)
+        return page_of(self, tokens_of(self._account()), TokenOut)
 
     @extend_schema(request=AccountTokenIn, responses={201: NewTokenOut})
     def create(self, request: Request, slug: str, name: str) -> Response:

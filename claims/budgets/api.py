@@ -23,7 +23,7 @@ from claims.quotas.services import deny_quota_request, withdraw_quota_request
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
+from core.inputs import Input, Rows, page_of
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from teams.access import team_for, user_of
@@ -155,7 +155,7 @@ class BudgetViewSet(
         ],
         responses=BudgetOut(many=True),
     )
-    @action(detail=False, filter_backends=(), pagination_class=None)
+    @action(detail=False, filter_backends=(), pagination_class=Rows)
     def past(self, request: Request) -> Response:
         """Monthly budgets of a past month with the terms that applied at its end, and their use in it."""
         text, now = request.query_params.get("month", ""), timezone.now()
@@ -167,7 +167,7 @@ class BudgetViewSet(
         for use in past_month(visible, first, now=now):
             use.budget.use = use
             found.append(use.budget)
-        return Response(BudgetOut(found, many=True).data)
+        return page_of(self, found, BudgetOut)
 
     def _shown(self, budget: Budget) -> Any:
         return BudgetOut(self.get_queryset().get(pk=budget.pk)).data

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
 from rest_framework import mixins, serializers, status, viewsets
@@ -22,7 +21,6 @@ from claims.catalogue.definition import ProfileDefinition, sent_definition
 from claims.catalogue.lint import catalogue_report, definition_findings
 from claims.catalogue.listing import (
     SORTS,
-    CatalogueEntry,
     CatalogueFilter,
     TeamApprovals,
     approval_in_words,
@@ -35,7 +33,7 @@ from claims.catalogue.versions import live_versions, proposed_difference, versio
 from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.idempotency import IdempotentWrites
-from core.inputs import Input, is_true, positive
+from core.inputs import Input, Rows, is_true, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from dra.lint import LintCode, Severity, Subject
@@ -62,7 +60,7 @@ class ProfilesIn(Input):
     free = serializers.BooleanField(default=False, help_text="A device is free now")
     mine = serializers.BooleanField(default=False, help_text="You may request it")
     automatic = serializers.BooleanField(default=False, help_text="Some requests need no approval")
-    sort = serializers.ChoiceField(choices=list(SORTS), required=False, allow_blank=True)
+    order = serializers.ChoiceField(choices=list(SORTS), default="title")
 
     @property
     def filters(self) -> CatalogueFilter:
@@ -331,6 +329,7 @@ class ProfileViewSet(
         ("free", "total", "nodes", "most", "computed_at", "products", "memory", "price", "waits")
     )
     serializer_class = ProfileOut
+    pagination_class = Rows
     queryset = Profile.objects.none()
     lookup_field = "slug"
 
@@ -339,22 +338,12 @@ class ProfileViewSet(
 
     @extend_schema(parameters=[ProfilesIn])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """List the catalogue in pages; filtered or sorted, in one page."""
-        query = ProfilesIn(data=request.query_params)
+        """List the catalogue."""
+        query, user = ProfilesIn(data=request.query_params), user_of(request)
         query.is_valid(raise_exception=True)
-        positive(request, "limit")  # refused also where there is one page
-        if not set(request.query_params) & set(query.fields):
-            page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-            shown = Profile.objects.filter(pk__in=[profile.pk for profile in page or ()])
-            rows = entries(user_of(request), shown)
-            return self.get_paginated_response(self._listed(rows))
-        sort = query.validated_data.get("sort") or "title"
-        rows = filtered_entries(catalogue(user_of(request)), query.filters, sort)
-        return Response({"next": None, "previous": None, "results": self._listed(rows)})
-
-    def _listed(self, rows: Sequence[CatalogueEntry]) -> Any:
-        """Return the rows of a list: not every profile with every team, of which there are hundreds."""
-        return ProfileOut(rows, many=True, context={"members": roles_by_team(user_of(self.request))}).data
+        rows = filtered_entries(catalogue(user), query.filters, query.validated_data["order"])
+        # Not every profile with every team, of which there are hundreds.
+        return page_of(self, rows, ProfileOut, context={"members": roles_by_team(user)})
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self._answer(self.get_object())
@@ -382,14 +371,12 @@ class ProfileViewSet(
         )
 
     @extend_schema(responses=VersionOut(many=True))
-    @action(detail=True, pagination_class=None)
+    @action(detail=True, pagination_class=ordered("-number"))
     def versions(self, request: Request, slug: str) -> Response:
         """Every version, newest first."""
         profile = self.get_object()
         rows = versions_with_claim_counts(profile)
-        for row in rows:
-            row.current = row.pk == profile.current_id  # type: ignore[attr-defined]
-        return Response(VersionOut(rows, many=True).data)
+        return page_of(self, rows.annotate(current=Q(pk=profile.current_id)), VersionOut)
 
     @extend_schema(request=None, responses=ProfileOut)
     @action(detail=True, methods=["post"])

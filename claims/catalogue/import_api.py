@@ -8,6 +8,7 @@ from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -31,7 +32,7 @@ from claims.catalogue.yaml_export import (
 from claims.catalogue.yaml_import import read_definitions
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
+from core.inputs import Input, Rows, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import require_admin, user_of
@@ -138,15 +139,17 @@ class PresetsIn(Input):
 
 
 @needs(Scope.ADMIN, reading=True)
-class PresetsView(IdempotentWrites):
+class PresetsView(IdempotentWrites, GenericAPIView[Any]):
     """Profiles that are included with Dragoman. Platform admins only."""
+
+    pagination_class = Rows
 
     @refuses(403)
     @extend_schema(operation_id="profiles_presets_list", tags=["profiles"], responses=PresetOut(many=True))
     def get(self, request: Request) -> Response:
         """All presets with the devices that match them."""
         require_admin(user_of(request))
-        return Response(PresetOut(preset_matches(), many=True).data)
+        return page_of(self, preset_matches(), PresetOut)
 
     @extend_schema(
         operation_id="profiles_presets_add", tags=["profiles"], request=PresetsIn, responses=ImportOut

@@ -43,7 +43,7 @@ from claims.states import ClaimState
 from core import idempotency
 from core.conditional import IF_NONE_MATCH, matches, version_tag
 from core.errors import Invalid
-from core.inputs import BooleanFilter, Input, valid_ids
+from core.inputs import BooleanFilter, Input, ordered, page_of, valid_ids
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from dra import cuda
@@ -571,11 +571,11 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
         return Response(ExplainOut(explain(claim), context=context).data)
 
     @extend_schema(responses=api_types.TransitionOut(many=True), filters=False)
-    @action(detail=True, pagination_class=None)
+    @action(detail=True, pagination_class=ordered("at", "pk"))
     def history(self, request: Request, pk: str) -> Response:
         """List every step of the claim, oldest first."""
         steps = self.get_object().history.select_related("by")
-        return Response(api_types.TransitionOut(steps, many=True).data)
+        return page_of(self, steps, api_types.TransitionOut)
 
 
 def _whole_number(request: Request, name: str) -> int | None:

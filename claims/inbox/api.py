@@ -8,9 +8,9 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, viewsets
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from claims import api_types
 from claims.approvals.reminders import remind_deciders
@@ -22,7 +22,7 @@ from claims.models import Claim, Comment, PendingDecision, QuotaRequest
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import MAX_ROWS, Input, Numbered, positive
+from core.inputs import Cursor, Input, Rows, ordered, page_of
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from teams.access import user_of
@@ -70,16 +70,19 @@ class ApprovalOut(serializers.Serializer[Any]):
         return claims.get(str(item.pk))
 
 
+class OldestFirst(Cursor):
+    ordering = ("requested_at", "pk")
+
+
 class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     """
-    The inbox: pending requests oldest first, decided ones newest first. `count` of the decided ones stops at
-    5,001, unless the page lies behind that.
+    The inbox: pending requests oldest first, decided ones newest first.
 
     Decide with `claims/{id}/approve/` and `claims/{id}/deny/`, or in bulk with `approvals/decide/`.
     """
 
     serializer_class = ApprovalOut
-    pagination_class = Numbered
+    pagination_class = Rows
     queryset = Claim.objects.none()
 
     @refuses(404)
@@ -90,10 +93,12 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         if tab is None:
             raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
         search = InboxSearch(*(query.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
-        items = Inbox(user_of(request), search).tab(tab)
-        if isinstance(items, DecidedItems):
-            items.count_for_page(positive(request, "page") or 1, positive(request, "limit") or MAX_ROWS)
-        page: Sequence[Item] = self.paginate_queryset(items) or []
+        inbox = Inbox(user_of(request), search)
+        if tab == "decided":
+            page: Sequence[Item] = self.paginate_queryset(DecidedItems(inbox)) or []
+        else:  # by cursor: none is left out while those before are decided
+            self.pagination_class = OldestFirst
+            page = inbox.pending_items(self.paginate_queryset(inbox.keys(tab)) or [])
         claims = api_types.claims_by_keys([item.pk for item in page if item.kind == "claim"])
         context = {"claims": {claim["id"]: claim for claim in claims}}
         return self.get_paginated_response(ApprovalOut(page, many=True, context=context).data)
@@ -209,8 +214,10 @@ class CommentOut(serializers.ModelSerializer[Comment]):
 
 
 @needs(Scope.REQUEST)
-class CommentsView(APIView):
+class CommentsView(GenericAPIView[Comment]):
     """Comments on a claim."""
+
+    pagination_class = ordered("at", "pk")
 
     def claim(self, claim_id: UUID) -> Claim:
         visible = Claim.objects.visible_to(user_of(self.request))
@@ -220,7 +227,7 @@ class CommentsView(APIView):
     def get(self, request: Request, claim_id: UUID) -> Response:
         """All comments, oldest first."""
         comments = self.claim(claim_id).comments.select_related("by")
-        return Response(CommentOut(comments, many=True).data)
+        return page_of(self, comments, CommentOut)
 
     @extend_schema(request=CommentIn, responses={201: CommentOut}, parameters=[KEY])
     def post(self, request: Request, claim_id: UUID) -> Response:
@@ -236,8 +243,10 @@ class CommentsView(APIView):
 
 
 @needs(Scope.REQUEST)
-class QuotaCommentsView(APIView):
+class QuotaCommentsView(GenericAPIView[Comment]):
     """Comments on a quota request."""
+
+    pagination_class = ordered("at", "pk")
 
     def quota_request(self, request_id: UUID) -> QuotaRequest:
         visible = QuotaRequest.objects.visible_to(user_of(self.request))
@@ -247,7 +256,7 @@ class QuotaCommentsView(APIView):
     def get(self, request: Request, request_id: UUID) -> Response:
         """All comments, oldest first."""
         comments = self.quota_request(request_id).comments.select_related("by")
-        return Response(CommentOut(comments, many=True).data)
+        return page_of(self, comments, CommentOut)
 
     @extend_schema(
         operation_id="quotas_requests_comments_create",

@@ -234,6 +234,22 @@ class Inbox:
         related = ("team", "profile", "budget__team", "requested_by", "decided_by")
         return QuotaRequest.objects.visible_to(self.user).filter(condition).select_related(*related)
 
+    def keys(self, tab: Tab) -> QuerySet[PendingDecision, Any]:
+        """Return what `pending_items` needs of each row of a tab, with the order of the list."""
+        is_mine = _truth(waits_for(self.user, now=self.now))
+        rows = self.pending_decisions(tab).annotate(is_mine=is_mine)
+        return rows.values("pk", "kind", "is_mine", *APPROVER, "requested_at")
+
+    def pending_items(self, keys: Iterable[Mapping[str, Any]]) -> list[Item]:
+        columns = ("pk", "kind", "is_mine", *APPROVER)
+        return self.still_pending(PendingRow(*(row[name] for name in columns)) for row in keys)
+
+    def still_pending(self, page: Iterable[PendingRow]) -> list[Item]:
+        """Return the items of these rows, without those that were decided meanwhile."""
+        rows = {row.pk: row for row in page}
+        items = self.items(_ids_by_kind((row.kind, row.pk) for row in rows.values()), rows)
+        return [items[pk] for pk in rows if pk in items and not items[pk].decision]
+
     def items(
         self, ids: Mapping[ItemKind, Collection[UUID]], pending: Mapping[UUID, PendingRow] | None = None
     ) -> dict[UUID, Item]:
@@ -494,9 +510,7 @@ class PendingItems(_Items):
             ]
         else:
             page = inbox.matches[self.tab][at]
-        rows = {row.pk: row for row in page}
-        items = inbox.items(_ids_by_kind((row.kind, row.pk) for row in rows.values()), rows)
-        return [items[pk] for pk in rows if pk in items and not items[pk].decision]
+        return inbox.still_pending(page)
 
 
 class DecidedItems(_Items):

@@ -29,7 +29,7 @@ from claims.requests.services import resize
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Input, ordered, page_of
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from teams.access import user_of
@@ -168,11 +168,11 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         return self.claim_response(evict(claim=self.get_object(), by=user_of(request), **fields))
 
     @extend_schema(responses=ExtensionOut(many=True), filters=False)
-    @action(detail=True, pagination_class=None)
+    @action(detail=True, pagination_class=ordered("requested_at", "pk"))
     def extensions(self, request: Request, pk: str) -> Response:
         """All extension requests, oldest first."""
         rows = self.get_object().extensions.select_related("requested_by", "decided_by")
-        return Response(ExtensionOut(rows, many=True).data)
+        return page_of(self, rows, ExtensionOut)
 
     @extend_schema(request=AcceptIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
@@ -212,10 +212,6 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         return Response(api_types.ClaimDetailOut(written).data, status=code)
 
 
-class OldestFirst(Cursor):
-    ordering = "id"
-
-
 @needs(Scope.REQUEST)
 @extend_schema_view(list=extend_schema(description="Extension requests that wait for a decision."))
 class ExtensionViewSet(
@@ -224,7 +220,7 @@ class ExtensionViewSet(
     """Extension requests. Create one with `claims/{id}/extend/`."""
 
     serializer_class: type[BaseSerializer[Any]] = ExtensionOut
-    pagination_class = OldestFirst
+    pagination_class = ordered("id")
     queryset = Extension.objects.none()
 
     def get_queryset(self) -> QuerySet[Extension]:

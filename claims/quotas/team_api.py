@@ -7,6 +7,7 @@ from typing import Any
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -15,7 +16,7 @@ from claims.models import TeamNamespace
 from claims.quotas.classes import unknown_namespace
 from claims.quotas.namespaces import archive_team, restore_team, set_namespace
 from core.idempotency import IdempotentWrites
-from core.inputs import AskingInput, require_known
+from core.inputs import AskingInput, Rows, page_of, require_known
 from core.schema import refuses
 from core.scopes import Scope, needs
 from inventory.models import Cluster
@@ -68,12 +69,14 @@ class NamespaceIn(AskingInput):
 
 
 @refuses(404)
-class NamespacesView(APIView):
+class NamespacesView(GenericAPIView[TeamNamespace]):
+    pagination_class = Rows
+
     @extend_schema(operation_id="teams_namespaces_list", tags=["teams"], responses=NamespaceOut(many=True))
     def get(self, request: Request, slug: str) -> Response:
         """The namespaces of a team that you may see, by cluster."""
         rows = TeamNamespace.objects.filter(team=team_for(user_of(request), slug)).select_related("cluster")
-        return Response(NamespaceOut(rows.order_by("cluster__name"), many=True).data)
+        return page_of(self, rows.order_by("cluster__name"), NamespaceOut)
 
 
 @needs(Scope.ADMIN)

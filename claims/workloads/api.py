@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from claims.models import WorkloadIdentity
 from claims.workloads import services
 from core.idempotency import IdempotentWrites
-from core.inputs import Input
+from core.inputs import Input, Rows, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import team_for, user_of
@@ -60,7 +60,7 @@ class WorkloadIdentityViewSet(IdempotentWrites, viewsets.GenericViewSet[Workload
 
     queryset = WorkloadIdentity.objects.none()
     serializer_class = WorkloadIdentityOut
-    pagination_class = None
+    pagination_class = Rows
 
     def _account(self, *, at_least: Role) -> User:
         team = team_for(user_of(self.request), self.kwargs["slug"], at_least=at_least)
@@ -74,7 +74,7 @@ class WorkloadIdentityViewSet(IdempotentWrites, viewsets.GenericViewSet[Workload
     @extend_schema(responses=WorkloadIdentityOut(many=True))
     def list(self, request: Request, slug: str, name: str) -> Response:
         """What may act as the account, by cluster."""
-        return Response(WorkloadIdentityOut(self.get_queryset(), many=True).data)
+        return page_of(self, self.get_queryset(), WorkloadIdentityOut)
 
     @refuses(409)
     @extend_schema(request=WorkloadIdentityIn, responses={201: WorkloadIdentityOut})

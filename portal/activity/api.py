@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import NotFound
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from core.errors import Invalid
-from core.inputs import MAX_ROWS, Input
+from core.inputs import CURSOR, Input, Rows, no_cursor, page_of
 from core.origin import Source
 from core.schema import refuses
 from core.times import require_date
@@ -18,7 +19,20 @@ from portal.activity.entries import ACTIONS, ActivityEntry, Filter, Position, Va
 from teams.access import is_platform_admin, team_for, user_of
 from teams.models import Team
 
-PAGE = 50
+
+class ActivityPages(Rows):
+    """The cursor is the position of the entry before."""
+
+    def paginate_queryset(self, chosen: Any, request: Request, view: Any = None) -> list[ActivityEntry]:
+        self.request, size = request, self.get_page_size(request)
+        text = request.query_params.get(CURSOR)
+        try:
+            before = Position.parse(text) if text is not None else None
+        except Invalid:
+            raise no_cursor() from None
+        entries = read_entries(chosen, limit=size + 1, before=before)
+        self.following = str(entries[size - 1].position) if len(entries) > size else None
+        return entries[:size]
 
 
 class ActivityIn(Input):
@@ -33,10 +47,6 @@ class ActivityIn(Input):
     q = serializers.CharField(default="", max_length=100, help_text="Words in the text or the name.")
     since = serializers.DateTimeField(default=None, help_text="Not before this time.")
     until = serializers.DateTimeField(default=None, help_text="Before this time.")
-    limit = serializers.IntegerField(default=PAGE, min_value=1, max_value=MAX_ROWS)
-    before = serializers.CharField(
-        default="", help_text="Only entries older than this position: `next` of the page before."
-    )
 
 
 class ValueOut(serializers.Serializer[Value]):
@@ -59,14 +69,11 @@ class EntryOut(serializers.Serializer[ActivityEntry]):
     values = ValueOut(many=True)
 
 
-class ActivityOut(serializers.Serializer[object]):
-    next = serializers.CharField(allow_null=True, help_text="`before` of the next page; null on the last.")
-    results = EntryOut(many=True)
+class ActivityView(GenericAPIView[Any]):
+    pagination_class = ActivityPages
 
-
-class ActivityView(APIView):
     @refuses(404)
-    @extend_schema(operation_id="activity", parameters=[ActivityIn], responses=ActivityOut)
+    @extend_schema(operation_id="activity", parameters=[ActivityIn], responses=EntryOut(many=True))
     def get(self, request: Request) -> Response:
         """Who did what, to what, from where, newest first: in your teams, or in all for platform admins."""
         for name, text in request.query_params.items():
@@ -75,8 +82,7 @@ class ActivityView(APIView):
         query = ActivityIn(data=request.query_params)
         query.is_valid(raise_exception=True)
         fields = dict(query.validated_data)
-        slug, limit, position = fields.pop("team"), fields.pop("limit"), fields.pop("before")
-        user = user_of(request)
+        slug, user = fields.pop("team"), user_of(request)
         for name in ("since", "until"):
             require_date(fields[name])
         if slug:
@@ -84,10 +90,4 @@ class ActivityView(APIView):
         else:
             own = None if is_platform_admin(user) else Team.objects.visible_to(user)
             chosen = Filter(teams=own, **fields)
-        try:
-            before = Position.parse(position) if position else None
-        except Invalid as refusal:  # as for a cursor
-            raise NotFound(refusal.message) from None
-        entries = read_entries(chosen, limit=limit + 1, before=before)
-        following = str(entries[limit - 1].position) if len(entries) > limit else None
-        return Response(ActivityOut({"next": following, "results": entries[:limit]}).data)
+        return page_of(self, chosen, EntryOut)

@@ -6,12 +6,12 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from core.errors import Invalid
-from core.inputs import Input
+from core.inputs import Input, ordered, page_of
 from core.origin import Source
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -21,17 +21,14 @@ from portal.audit.search import AuditFilter
 from teams.access import require_admin, user_of
 from teams.models import AuditEntry, AuditSeal
 
-PAGE, MAX_PAGE = 200, 1_000
-
 
 class AuditIn(Input):
     after = serializers.IntegerField(
         default=0,
         min_value=0,
         max_value=2**63 - 1,
-        help_text="Only entries behind this number: `next` of the page before, or the last that you have.",
+        help_text="Only entries behind this number: the last that you have.",
     )
-    limit = serializers.IntegerField(default=PAGE, min_value=1, max_value=MAX_PAGE)
     who = serializers.CharField(
         default="", max_length=150, help_text="A user name, or words of the full name."
     )
@@ -79,19 +76,14 @@ class AuditEntryOut(serializers.Serializer[AuditSeal]):
         return [dict(zip(("what", "before", "after"), value, strict=True)) for value in row.entry.values]
 
 
-class AuditOut(serializers.Serializer[object]):
-    next = serializers.IntegerField(
-        allow_null=True, help_text="`after` of the next page; null if these are the newest."
-    )
-    results = AuditEntryOut(many=True)
-
-
 @needs(Scope.ADMIN, reading=True)
-class AuditView(APIView):
+class AuditView(GenericAPIView[AuditSeal]):
+    pagination_class = ordered("number")
+
     @refuses(403)
-    @extend_schema(operation_id="audit", parameters=[AuditIn], responses=AuditOut)
+    @extend_schema(operation_id="audit", parameters=[AuditIn], responses=AuditEntryOut(many=True))
     def get(self, request: Request) -> Response:
-        """Who did what to what, from where, oldest first; for platform admins. Repeat it with `after`."""
+        """Who did what to what, from where, oldest first; for platform admins."""
         require_admin(user_of(request))
         for name, text in request.query_params.items():
             if not text:
@@ -99,13 +91,11 @@ class AuditView(APIView):
         query = AuditIn(data=request.query_params)
         query.is_valid(raise_exception=True)
         fields: dict[str, Any] = dict(query.validated_data)
-        after, limit = fields.pop("after"), fields.pop("limit")
+        after = fields.pop("after")
         for name in ("since", "until"):
             require_date(fields[name])
         entries = AuditEntry.objects.filter(AuditFilter(**fields).condition())
-        rows = AuditSeal.objects.filter(number__gt=after).select_related("entry__team").order_by("number")
+        rows = AuditSeal.objects.filter(number__gt=after).select_related("entry__team")
         if any(fields.values()):
             rows = rows.filter(entry__in=entries)
-        found = list(rows.filter(entry__at__isnull=False)[: limit + 1])
-        following = found[limit - 1].number if len(found) > limit else None
-        return Response(AuditOut({"next": following, "results": found[:limit]}).data)
+        return page_of(self, rows.filter(entry__at__isnull=False), AuditEntryOut)

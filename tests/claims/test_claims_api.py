@@ -256,7 +256,7 @@ def test_explanation_names_next_actor(alice, claim):
 def test_history_names_actors_oldest_first(alice, lena, claim):
     approve(claim=claim, by=lena, spec_hash=claim.spec_hash, note="fine")
     shown = client(alice).get(f"{CLAIMS}{claim.pk}/history/").json()
-    assert [(step["new"], step["by"], step["reason"]) for step in shown] == [
+    assert [(step["new"], step["by"], step["reason"]) for step in shown["results"]] == [
         ("requested", "alice", "Fine-tune"),
         ("approved", "lena", "fine"),
     ]

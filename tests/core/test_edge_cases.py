@@ -32,7 +32,7 @@ from core.errors import (
     data_error_refusal,
 )
 from core.idempotency import idempotency_key
-from core.inputs import Cursor, Input, Numbered, YesNo, is_true, is_whole, mistyped, positive
+from core.inputs import Cursor, Input, YesNo, is_true, is_whole, mistyped, positive
 from core.listing import Column, Listing, csv_response, escape_formula, wants_csv
 from core.middleware import ApiSlashMiddleware, CachingMiddleware, PortalErrorMiddleware
 from core.problems import (
@@ -82,10 +82,16 @@ def test_each_refusal_has_a_code_and_a_status(error, code, status):
 
 @pytest.mark.parametrize(
     ("query", "size"),
-    [("", 50), ("limit=1", 1), ("limit=499", 499), ("limit=500", 500), ("limit=501", 500), ("limit=007", 7)],
+    [("", 50), ("limit=1", 1), ("limit=499", 499), ("limit=500", 500), ("limit=007", 7)],
 )
-def test_a_page_is_as_long_as_asked_and_never_longer_than_five_hundred(query, size):
-    assert Cursor().get_page_size(asked(query)) == Numbered().get_page_size(asked(query)) == size
+def test_a_page_is_as_long_as_asked(query, size):
+    assert Cursor().get_page_size(asked(query)) == size
+
+
+def test_a_page_of_more_than_five_hundred_rows_is_refused():
+    with pytest.raises(Invalid) as refusal:
+        Cursor().get_page_size(asked("limit=501"))
+    assert refusal.value.message == "limit is at most 500, not 501. Follow `next` for more."
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5", "²", "١"])
@@ -99,7 +105,7 @@ def test_malformed_number_is_refused_by_its_name(text):
 
 
 @pytest.mark.django_db
-def test_the_rows_of_a_cursor_come_once_each_forth_and_back():
+def test_the_rows_of_a_cursor_come_once_each():
     people = [make_user(f"p{number}") for number in range(5)]
     for person in people:
         Notice.objects.create(user=people[0], key=person.username, title=person.username)
@@ -111,14 +117,12 @@ def test_the_rows_of_a_cursor_come_once_each_forth_and_back():
         cursor = Newest()
         query = url.partition("?")[2]
         rows = cursor.paginate_queryset(Notice.objects.all(), asked(query))
-        return [row.title for row in rows], cursor.get_next_link(), cursor.get_previous_link()
+        return [row.title for row in rows], cursor.get_next_link()
 
-    first, onward, none = page("?limit=2")
-    second, last, back = page(onward)
-    third, end, _ = page(last)
-    assert (first, second, third) == (["p4", "p3"], ["p2", "p1"], ["p0"])
-    assert (none, end) == (None, None)
-    assert page(back)[0] == first
+    first, onward = page("?limit=2")
+    second, last = page(onward)
+    third, end = page(last)
+    assert (first, second, third, end) == (["p4", "p3"], ["p2", "p1"], ["p0"], None)
 
 
 @pytest.mark.django_db
@@ -127,9 +131,7 @@ def test_malformed_cursor_is_refused():
         with pytest.raises(Invalid) as refusal:
             Cursor().paginate_queryset(User.objects.order_by("id"), asked(f"cursor={cursor}x"))
         assert refusal.value.extra == {"field": "cursor"}
-        assert refusal.value.message == (
-            "This is not a cursor of this list. Use the one of `next` or `previous`."
-        )
+        assert refusal.value.message == "This is not a cursor of this list. Use the one of `next`."
 
     class Broken(Cursor):
         def get_page_size(self, request):
@@ -137,23 +139,6 @@ def test_malformed_cursor_is_refused():
 
     with pytest.raises(ValueError, match="ours"):
         Broken().paginate_queryset(User.objects.all(), asked())
-
-
-@pytest.mark.django_db
-def test_pages_by_number_begin_with_one():
-    for number in range(3):
-        make_user(f"p{number}")
-    users = User.objects.order_by("username")
-
-    def names(query):
-        return [user.username for user in Numbered().paginate_queryset(users, asked(query))]
-
-    assert names("limit=2") == names("limit=2&page=1") == ["p0", "p1"]
-    assert names("limit=2&page=2") == ["p2"]
-    with pytest.raises(exceptions.NotFound):
-        names("limit=2&page=3")
-    with pytest.raises(Invalid):
-        names("page=0")
 
 
 # What the API takes.

@@ -419,13 +419,11 @@ def test_csv_has_all_pages_of_what_is_filtered(reads, vision, alice):
 def test_api_returns_the_same_entries_in_pages(client, vision, alice):
     many(vision, alice, 5)
     client.force_login(alice)
-    seen, position = [], ""
-    while position is not None:
-        page = client.get(
-            API, {"team": "vision", "limit": 4, **({"before": position} if position else {})}
-        ).json()
+    seen, address = [], f"{API}?team=vision&limit=4"
+    while address is not None:
+        page = client.get(address).json()
         seen += [row["id"] for row in page["results"]]
-        position = page["next"]
+        address = page["next"]
     assert seen == [entry.id for entry in read_entries(Filter(team=vision.pk), limit=100)]
 
 
@@ -442,9 +440,10 @@ def test_api_shows_before_and_after_and_refuses_what_it_does_not_know(client, ro
         {"since": "x"},
         {"since": "0001-01-01T00:00:00Z"},
         {"colour": "red"},
+        {"cursor": "x"},
+        {"cursor": ""},
     ):
         assert client.get(API, query).status_code == 422, query
-    assert client.get(API, {"before": "x"}).status_code == 404
 
 
 def test_an_entry_outlives_the_account_of_its_author(reads, root, vision, alice):

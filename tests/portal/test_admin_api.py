@@ -164,7 +164,9 @@ def test_an_admin_sets_the_namespace_of_a_team(by):
     make_cluster("fra-1")
     path = "teams/vision/namespaces/fra-1/"
     assert by["root"]("put", path, {"namespace": "vision"}) == {"cluster": "fra-1", "namespace": "vision"}
-    assert by["bob"]("get", "teams/vision/namespaces/") == [{"cluster": "fra-1", "namespace": "vision"}]
+    assert by["bob"]("get", "teams/vision/namespaces/")["results"] == [
+        {"cluster": "fra-1", "namespace": "vision"}
+    ]
     by["root"]("put", path, {"namespace": "No Name"}, 422)
     by["root"]("put", "teams/vision/namespaces/nowhere/", {"namespace": "vision"}, 404)
     by["root"]("delete", path, status=204)

@@ -25,7 +25,7 @@ def people():
 
 def listed(client, person):
     client.force_login(person)
-    return {row["name"]: row for row in client.get("/api/v1/").json()}
+    return {row["name"]: row for row in client.get("/api/v1/").json()["results"]}
 
 
 @pytest.mark.parametrize("role", [*Role.values, "outsider", "admin"])

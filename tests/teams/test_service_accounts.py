@@ -222,7 +222,7 @@ def test_the_api_makes_lists_changes_and_deletes(api, lena, bob, eve, vision):
     made = person.post(API, {"name": "ci"}, format="json")
     assert made.status_code == 201
     assert made.json()["username"] == "ci@vision"
-    assert [row["name"] for row in api(bob).get(API).json()] == ["ci"]
+    assert [row["name"] for row in api(bob).get(API).json()["results"]] == ["ci"]
     assert api(bob).post(API, {"name": "x"}, format="json").status_code == 403
     assert api(eve).get(API).status_code == 404
     assert person.post(API, {"name": "ci"}, format="json").status_code == 409
@@ -244,7 +244,7 @@ def test_the_api_makes_rotates_and_revokes_tokens_of_an_account(api, ci, lena, b
     assert api(bob).get(tokens).status_code == 403
     rotated = person.post(f"{tokens}{first['id']}/rotate/", {"overlap": "0h"}, format="json")
     assert (rotated.status_code, find_token(first["token"])) == (200, None)
-    listed = person.get(tokens).json()
+    listed = person.get(tokens).json()["results"]
     assert [row["title"] for row in listed] == ["nightly"]
     assert "token" not in listed[0]
     assert person.delete(f"{tokens}{first['id']}/").status_code == 204

@@ -9,11 +9,12 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, viewsets
+from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Cursor, Input, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from inventory.models.cluster import validate_certificates, validate_http_url
@@ -140,29 +141,30 @@ class RunsLinkIn(Input):
 
 
 @needs(Scope.ADMIN, reading=True)
-class RunsLinksView(IdempotentWrites):
+class RunsLinksView(IdempotentWrites, GenericAPIView[RunsLink]):
     """Links from claims to their runs of Weights & Biases. Platform admins only."""
+
+    pagination_class = ordered("id")
 
     @refuses(403)
     @extend_schema(operation_id="runs_links", tags=["tracking-servers"], responses=RunsLinkOut(many=True))
     def get(self, request: Request) -> Response:
         """The link of the installation and those of teams."""
         require_admin(user_of(request))
-        links = RunsLink.objects.select_related("team").order_by("pk")
-        return Response(RunsLinkOut(links, many=True).data)
+        return page_of(self, RunsLink.objects.select_related("team"), RunsLinkOut)
 
     @refuses(403, 404)
     @extend_schema(
         operation_id="runs_link_set",
         tags=["tracking-servers"],
         request=RunsLinkIn,
-        responses=RunsLinkOut(many=True),
+        responses=RunsLinkOut,
     )
     def put(self, request: Request) -> Response:
-        """Set or remove one link; the answer has all. Again, it changes nothing."""
+        """Set one link, or remove it with an empty address. Again, it changes nothing."""
         require_admin(user_of(request))
         body = RunsLinkIn.of(request)
         slug = body.validated_data["team"]
         team = get_object_or_404(Team.objects.active(), slug=slug) if slug else None
         set_runs_link(by=user_of(request), team=team, url=body.validated_data["url"])
-        return self.get(request)
+        return Response({"team": slug or None, "url": body.validated_data["url"]})

@@ -311,10 +311,10 @@ def test_an_earlier_month_needs_no_more_queries_for_many_budgets(
 def test_the_api_has_earlier_months_for_the_team_only(client, budget, root, alice, eve):
     earlier(budget, root)
     client.force_login(alice)
-    (row,) = client.get("/api/v1/budgets/past/?month=2026-10").json()
+    (row,) = client.get("/api/v1/budgets/past/?month=2026-10").json()["results"]
     assert (row["team"], row["amount"], row["use"]["used_amount"]) == ("vision", "900.00", "768.00")
     assert client.get("/api/v1/budgets/past/").status_code == 422
     assert client.get("/api/v1/budgets/past/?month=2026-11").status_code == 422
     client.force_login(eve)
-    assert client.get("/api/v1/budgets/past/?month=2026-10").json() == []
+    assert client.get("/api/v1/budgets/past/?month=2026-10").json()["results"] == []
     assert client.get(LIST, {"month": "2026-10"}).status_code == 403

@@ -344,7 +344,7 @@ def test_api_versions_have_current_and_claim_count(root, vision, fra, alice):
     assert api(root).put(f"{URL}slice/", {**changed, "base": 1}, format="json").status_code == 200
     late = api(root).put(f"{URL}slice/", {**changed, "max_devices": 2, "base": 1}, format="json")
     assert late.status_code == 409
-    rows = api(alice).get(f"{URL}slice/versions/").json()
+    rows = api(alice).get(f"{URL}slice/versions/").json()["results"]
     assert [(row["number"], row["current"], row["claims"]) for row in rows] == [(2, True, 0), (1, False, 1)]
 
 

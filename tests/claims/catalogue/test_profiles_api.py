@@ -61,7 +61,7 @@ def change(new):
         ("mine=true", {"train-80"}),
         ("automatic=true", {"closed"}),
         ("q=clo", {"closed"}),
-        ("sort=free", {"train-80", "closed"}),
+        ("order=free", {"train-80", "closed"}),
     ],
 )
 def test_api_list_has_the_filters_of_the_page(alice, vision, fra, train, quota, query, found):
@@ -71,7 +71,7 @@ def test_api_list_has_the_filters_of_the_page(alice, vision, fra, train, quota, 
 
 
 def test_malformed_filter_is_422(alice):
-    for wrong in ("memory=much", "sharing=some", "sort=colour", "price=-1"):
+    for wrong in ("memory=much", "sharing=some", "order=colour", "price=-1"):
         assert client(alice).get(f"{URL}?{wrong}").status_code == 422, wrong
 
 
@@ -106,7 +106,7 @@ def test_admin_creates_changes_and_reads_versions(root, new, change, fra):
     assert admin.post(URL, new, format="json").status_code == 409
     assert admin.put(f"{URL}slice/", change, format="json").json()["version"] == 1
     assert admin.put(f"{URL}slice/", change | {"max_devices": 8}, format="json").json()["version"] == 2
-    rows = admin.get(f"{URL}slice/versions/").json()
+    rows = admin.get(f"{URL}slice/versions/").json()["results"]
     assert [(row["number"], row["max_devices"], row["current"]) for row in rows] == [
         (2, 8, True),
         (1, 4, False),
@@ -215,5 +215,5 @@ def test_saving_a_retired_profile_restores_it_and_dry_run_shows_that(root, train
     assert admin.put(f"{URL}train-80/?dry_run=true", body, format="json").json()["restores"] is True
     assert Profile.objects.get().retired_at is not None
     assert admin.put(f"{URL}train-80/", body, format="json").json()["retired_at"] is None
-    rows = admin.get(f"{URL}train-80/versions/").json()
+    rows = admin.get(f"{URL}train-80/versions/").json()["results"]
     assert [(row["number"], row["restores"]) for row in rows] == [(2, True), (1, False)]

@@ -122,7 +122,7 @@ def test_api_adds_and_lists_comments(requested, lena, alice, eve):
         said = api.post(address, {"text": "Why two?"}, format="json", headers={"Idempotency-Key": "k"})
     assert (said.status_code, said.json()["question"]) == (201, True)
     api.force_login(alice)
-    assert [line["text"] for line in api.get(address).json()] == ["Why two?"]
+    assert [line["text"] for line in api.get(address).json()["results"]] == ["Why two?"]
     assert api.post(address, {"text": ""}, format="json").status_code == 422
     api.force_login(eve)
     assert api.get(address).status_code == 404

@@ -67,7 +67,7 @@ def test_extending_at_once_and_asking_for_more(alice, lena, claim):
     decided = client(lena).post(f"{EXTENSIONS}{waits['id']}/approve/", {"note": "Fine."}, format="json")
     assert (decided.status_code, decided.json()["status"]) == (200, "approved")
     assert client(lena).get(EXTENSIONS).json()["results"] == []
-    history = client(alice).get(f"{CLAIMS}{claim.pk}/extensions/").json()
+    history = client(alice).get(f"{CLAIMS}{claim.pk}/extensions/").json()["results"]
     assert [one["status"] for one in history] == ["approved", "approved"]
 
 

@@ -506,7 +506,7 @@ def test_a_wish_by_api_says_all_of_itself(claim, alice, lena):
     }
     assert (decided.status_code, decided.json()) == (200, expected)
     assert api(alice).get(f"/api/v1/extensions/{requested.pk}/").json() == expected
-    assert api(alice).get(f"/api/v1/claims/{claim.pk}/extensions/").json() == [expected]
+    assert api(alice).get(f"/api/v1/claims/{claim.pk}/extensions/").json()["results"] == [expected]
 
 
 def test_wishes_that_wait_are_listed_oldest_first(claim, alice, vision, fra, noon):

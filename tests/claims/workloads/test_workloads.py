@@ -264,7 +264,7 @@ def test_the_api_lists_allows_and_ends(ci, fra):
     made = api("olga").post(address, body, format="json")
     assert made.status_code == 201
     assert made.json()["namespace"] == "vision"
-    assert api("lena").get(address).json() == [made.json()]
+    assert api("lena").get(address).json()["results"] == [made.json()]
     assert api("alice").get(address).status_code == 403
     assert api("olga").post(address, body | {"cluster": "lab-2"}, format="json").status_code == 422
     assert api("lena").delete(f"{address}{made.json()['id']}/").status_code == 403

@@ -89,12 +89,13 @@ def test_the_api_sets_and_removes_links(client, root, vision):
     client.force_login(root)
     for _ in range(2):
         answer = client.put(API, {"team": "vision", "url": AT}, content_type="application/json")
-        assert answer.json() == [{"team": "vision", "url": AT}]
-    assert client.get(API).json() == [{"team": "vision", "url": AT}]
+        assert answer.json() == {"team": "vision", "url": AT}
+    assert client.get(API).json()["results"] == [{"team": "vision", "url": AT}]
     wrong = {"team": "vision", "url": "ftp://wandb.ai"}
     assert client.put(API, wrong, content_type="application/json").status_code == 422
     assert client.put(API, {"team": "no", "url": AT}, content_type="application/json").status_code == 404
-    assert client.put(API, {"team": "vision", "url": ""}, content_type="application/json").json() == []
+    assert client.put(API, {"team": "vision", "url": ""}, content_type="application/json").status_code == 200
+    assert client.get(API).json()["results"] == []
 
 
 def test_the_page_of_a_claim_has_the_link_and_the_filter(client, root, alice, claim):

@@ -415,14 +415,8 @@ class AsyncClient:
         self, tab: Literal["mine", "team", "all", "decided"] = "mine"
     ) -> AsyncIterator[Pending]:
         """Yield the requests of the inbox: `mine` wait for you."""
-        number = 1
-        while True:
-            answer = await self._transport.get("approvals/", params={"tab": tab, "page": number})
-            for row in answer["results"]:
-                yield Pending.of(row)
-            if not answer.get("next"):
-                return
-            number += 1
+        async for row in self._transport.pages("approvals/", params={"tab": tab}):
+            yield Pending.of(row)
 
     def focus(
         self,
