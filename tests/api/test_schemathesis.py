@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from random import Random
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import schemathesis
@@ -392,71 +391,6 @@ def test_an_unknown_member_is_refused_with_the_nearest_name(described, known):
             if answer.status_code != 422 or f"Unknown member “{name}”. {near}" not in answer.text:
                 accepted[label, name] = (answer.status_code, answer.text[:200])
     assert accepted == {}
-
-
-def lists(described):
-    """Yield every operation whose answer is a list, with the schema of the answer."""
-    for made in described.get_all_operations():
-        operation = made.ok()
-        answer = operation.definition.raw["responses"].get("200", {}).get("content", {})
-        schema = answer.get("application/json", {}).get("schema", {})
-        whole = described.raw_schema["components"]["schemas"]
-        schema = whole.get(schema.get("$ref", "").rpartition("/")[2], schema)
-        is_list = schema.get("type") == "array" or "results" in schema.get("properties", {})
-        if is_list and operation.label not in OF_SEVERAL:
-            yield operation, schema
-
-
-def test_every_list_has_the_same_form(described):
-    other = {}
-    for operation, schema in lists(described):
-        query = {one.name: one.definition["schema"] for one in operation.query}
-        form = (list(schema.get("properties", ())), query.get("limit", {}).get("maximum"), "cursor" in query)
-        if form != (["next", "results"], 500, True):
-            other[operation.label] = form
-    assert other == {}
-
-
-NAMES = ("id", "uid", "number", "claim", "kind", "username", "slug", "cluster", "name", "title")
-
-
-def named(row):
-    """Return what names a row, whose figures may change by themselves."""
-    return next((row[name] for name in NAMES if name in row), str(row))
-
-
-def test_following_next_reads_every_row_exactly_once(described, known):
-    wrong, walked = {}, 0
-    for operation, _schema in lists(described):
-        wish = sample_request(operation)
-        headers = sent_by(wish.user_of(""))
-
-        def read(place, headers=headers, operation=operation, query=wish.query, **more):
-            case = operation.Case(path_parameters=place, query={**query, **more})
-            return case.call(headers=headers)
-
-        place, rows = {}, []
-        for place in known.places(operation.path)[:20]:
-            answer = read(place, limit="500")
-            rows = answer.json().get("results", ())
-            if len(rows) > 1:
-                break
-        found, pages = [], 0
-        answer = read(place, limit=str(max(len(rows) // 5, 1)))
-        while answer.status_code == 200 and pages < 50:
-            found, pages = found + answer.json()["results"], pages + 1
-            onward = answer.json()["next"]
-            if onward is None:
-                break
-            query = dict(parse_qsl(urlsplit(onward).query))
-            answer = operation.Case(path_parameters=place, query=query).call(headers=headers)
-        if [named(row) for row in found] != [named(row) for row in rows]:
-            wrong[operation.label] = (answer.status_code, answer.text[:200], len(rows), len(found), pages)
-        walked += pages > 1
-        if (refused := read(place, limit="501")).status_code != 422 or "at most 500" not in refused.text:
-            wrong[operation.label, "limit"] = refused.text[:200]
-    assert wrong == {}
-    assert walked > 35
 
 
 @pytest.mark.parametrize("label", REFUSED)
