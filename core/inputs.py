@@ -285,6 +285,7 @@ class Cursor(Paged, CursorPagination):
     "-name". Without it there is one: that of `ordering`, whose first field names it.
     """
 
+    get_next_link = CursorPagination.get_next_link
     ordering = "-id"
     offset_cutoff = MOST_BEFORE  # among rows of one position
     orders: Mapping[str, tuple[str, ...]] = {}
