@@ -24,7 +24,7 @@ from claims.states import ClaimState
 from core.errors import UnknownName
 from core.inputs import AskingInput, Input
 from core.prepared import by_keys
-from core.times import MAX_DURATION, parse_duration
+from core.times import MAX_DURATION, parse_duration, spell_duration
 from inventory.clusters import Unknown
 from inventory.models import Cluster
 from inventory.states import EndPolicy
@@ -32,9 +32,12 @@ from teams.access import team_for, teams_where
 from teams.models import Role, Team, User
 
 
-@extend_schema_field({"oneOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}]})
+@extend_schema_field({"type": "string", "minLength": 1, "examples": ["36h"]})
 class SpelledDuration(serializers.DurationField):
-    """A duration as "36h" or "1d 12h", as seconds, or as ISO 8601."""
+    """
+    A duration as "36h" or "1d 12h", as seconds, or as ISO 8601. It is described as a text: generators of
+    clients make no type of a text or a number.
+    """
 
     default_error_messages = {"invalid": "Enter a duration such as 24h, 3d, 1d 12h, PT24H or 86400."}
 
@@ -48,6 +51,9 @@ class SpelledDuration(serializers.DurationField):
             if not timedelta(0) <= duration <= MAX_DURATION:
                 self.fail("invalid")
             return duration
+
+    def to_representation(self, value: timedelta) -> str:
+        return spell_duration(value)
 
 
 class FurtherIn(Input):

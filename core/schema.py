@@ -5,12 +5,13 @@ Most statuses follow from the operation: its permissions, parameters and path. A
 declares others with `@refuses(409)`.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.plumbing import ComponentIdentity, ResolvedComponent
+from drf_spectacular.plumbing import ComponentIdentity, ResolvedComponent, force_instance
 from drf_spectacular.utils import OpenApiParameter
 
 from core import idempotency
@@ -38,7 +39,15 @@ ONLY_IF = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="The ETag of the object as you have read it: 412 if it has changed since.",
 )
-WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+VERBS = {
+    "GET": "retrieve",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "partial_update",
+    "DELETE": "destroy",
+}
+WRITES = VERBS.keys() - {"GET"}
+SENTENCE_END = re.compile(r"\.(?:\s|$)")
 TEXT = {"type": "string"}
 PROBLEM = {
     "type": "object",
@@ -102,7 +111,45 @@ def refuses[T: Callable[..., Any]](*statuses: int) -> Callable[[T], T]:
 
 
 class Schema(AutoSchema):
-    """`is_keyed` of a view means that its POST honors the Idempotency-Key."""
+    """
+    `is_keyed` of a view means that its POST honors the Idempotency-Key.
+
+    Names, tags and summaries follow from address, method and docstring: operations do not choose them.
+    """
+
+    def get_operation_id(self) -> str:
+        """Return the words of the address and the verb of the method, which an action has in its address."""
+        words = "_".join(self._tokenize_path() or ("resources",)).replace("-", "_")
+        if self.method == "POST" and not self._reads():
+            return words
+        return f"{words}_{'list' if self._is_page() else VERBS[self.method]}"
+
+    def get_summary(self) -> str:
+        return SENTENCE_END.split(self.get_description(), maxsplit=1)[0].replace("\n", " ")
+
+    def get_description(self) -> str:
+        """Return the docstring; that of a view speaks of its list, so that of one object says so before."""
+        text: str = super().get_description()
+        if getattr(self.view, "action", "") == "retrieve" and not self.view.retrieve.__doc__:
+            name = type(self._answer()).__name__.removesuffix("Out").removesuffix("Detail")
+            text = f"Read one {re.sub(r'(?<=[a-z])(?=[A-Z])', ' ', name).lower()}. {text}"
+        return text
+
+    def _answer(self) -> Any:
+        """Return the serializer of the answer, None without one."""
+        described: Any = self.get_response_serializers()
+        if isinstance(described, Mapping):
+            described = next(iter(described.values()), None)
+        return force_instance(described)  # type: ignore[no-untyped-call]
+
+    def _is_page(self) -> bool:
+        rows = getattr(self._answer(), "fields", ())
+        return self.method == "GET" and bool("results" in rows or self._is_list_view())
+
+    def _reads(self) -> bool:
+        """Whether its address can be read."""
+        actions = getattr(self.view, "action_map", None)
+        return bool("get" in actions if actions else hasattr(self.view, "get"))
 
     def get_override_parameters(self) -> list[Any]:
         return [*super().get_override_parameters(), *self._common_parameters()]
@@ -118,10 +165,8 @@ class Schema(AutoSchema):
     def _is_conditional(self) -> bool:
         """Whether it writes an object that can be read: at its address, or at that of an action."""
         view: Any = self.view
-        actions = getattr(view, "action_map", None)
-        reads = "get" in actions if actions else hasattr(view, "get")
         if self.method in ("PUT", "PATCH", "DELETE"):
-            return bool(reads)
+            return self._reads()
         handler = getattr(view, getattr(view, "action", None) or "post", None)
         return bool(getattr(handler, "detail", False)) and hasattr(view, "retrieve")
 

@@ -156,7 +156,7 @@ class ApiRootView(GenericAPIView[Any]):
 
     pagination_class = type("AllResources", (Rows,), {"page_size": MAX_ROWS})
 
-    @extend_schema(operation_id="resources", tags=["resources"], responses=ApiResourceOut(many=True))
+    @extend_schema(tags=["resources"], responses=ApiResourceOut(many=True))
     def get(self, request: Request) -> Response:
         is_admin = is_platform_admin(user_of(request))
         leads = is_admin or has_role(user_of(request), at_least=Role.LEAD)

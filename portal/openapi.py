@@ -8,6 +8,7 @@ a client could rely on that is gone.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,13 +19,43 @@ import yaml
 from django.conf import settings
 from django.http import HttpResponse
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.plumbing import resolve_type_hint
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.request import Request
 
+from claims.states import ClaimState
+from claims.webhook_events import BudgetData, ClaimData, ClaimStateData, ExtensionData, QuotaRequestData
+from core.schema import TEXT
+from notify.webhooks.kinds import EventKind
+from notify.webhooks.services import MessageData
+from portal.api_root import RESOURCES
+from usage.alerts.services import AlertData
+
 FILE: Path = settings.BASE_DIR / "docs" / "openapi.yaml"
 EXAMPLES = Path(__file__).with_name("openapi_examples.json")
 METHODS = ("get", "post", "put", "patch", "delete")
+TAGS = {
+    "resources": "What there is.",
+    "login": "Sign in a program that has no token yet.",
+    "waste": "Devices that cost money and do little.",
+} | {one.name: one.description for one in RESOURCES if "/" not in one.name and one.name != "schema"}
+EVENT_DATA: Mapping[EventKind, type] = {
+    **{EventKind(f"claim.{state}"): ClaimStateData for state in ClaimState},
+    EventKind.CLAIM_EXPIRING: ClaimData,
+    EventKind.EXTENSION_REQUESTED: ExtensionData,
+    EventKind.EXTENSION_DECIDED: ExtensionData,
+    EventKind.QUOTA_REQUESTED: QuotaRequestData,
+    EventKind.QUOTA_DECIDED: QuotaRequestData,
+    EventKind.BUDGET_USED: BudgetData,
+    EventKind.ALERT_OPENED: AlertData,
+    EventKind.TEST: MessageData,
+}
+MESSAGE_HEADERS = {
+    "webhook-id": "The same each time one event is sent.",
+    "webhook-timestamp": "When it was sent, in seconds since 1970.",
+    "webhook-signature": "`v1,` and the signature; two while a secret is replaced.",
+}
 MAKING = Lock()  # drf-spectacular loads its extensions while it makes the first description
 
 type Json = dict[str, Any]
@@ -43,8 +74,43 @@ def complete(result: Json, **_spectacular: Any) -> Json:
             if method in item:
                 _add_example(item[method], examples().get(f"{method.upper()} {path}", {}))
                 _close(item[method].get("requestBody", {}), result["components"]["schemas"])
+    result["tags"] = [{"name": name, "description": text} for name, text in sorted(TAGS.items())]
+    result["webhooks"] = {}
+    for kind in EventKind:
+        result["webhooks"][kind.value] = {"post": _message(kind, result["components"]["schemas"])}
     completed: Json = without_nullable(result)
     return completed
+
+
+def _message(kind: EventKind, schemas: Json) -> Json:
+    """Return the request that a receiver of this kind gets, and add what its `data` is."""
+    data = EVENT_DATA[kind]
+    described: Json = resolve_type_hint(data)  # type: ignore[no-untyped-call]
+    schemas[data.__name__] = {**described, "required": sorted(described.get("required", ()))}
+    members = {
+        "type": {**TEXT, "const": kind.value},
+        "timestamp": {**TEXT, "format": "date-time"},
+        "data": {"$ref": f"#/components/schemas/{data.__name__}"},
+    }
+    content = {"schema": {"type": "object", "properties": members, "required": list(members)}}
+    return {
+        "operationId": f"on_{kind.name.lower()}",
+        "summary": kind.label,
+        "description": f"{kind.label}. Check `webhook-signature` (Standard Webhooks) before you read it.",
+        "tags": ["webhooks"],
+        "parameters": [
+            {
+                "name": name,
+                "in": "header",
+                "required": True,
+                "schema": {"type": "string"},
+                "description": text,
+            }
+            for name, text in MESSAGE_HEADERS.items()
+        ],
+        "requestBody": {"required": True, "content": {"application/json": content}},
+        "responses": {"2XX": {"description": "Taken; anything else is sent again."}},
+    }
 
 
 def _close(part: Any, schemas: Json) -> None:
@@ -78,6 +144,8 @@ def without_nullable(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     part = {name: without_nullable(value) if name != "example" else value for name, value in part.items()}
+    if part.get("default") == "" and ("" not in part.get("enum", [""]) or part.get("minLength")):
+        del part["default"]  # of the code, for what was left out; nobody may send it
     if isinstance(part.get("oneOf"), list):  # drf-spectacular says of some twice that they may be null
         part["oneOf"] = [one for number, one in enumerate(part["oneOf"]) if one not in part["oneOf"][:number]]
     if part.get("nullable") is True and not isinstance(part.get("properties"), dict):
@@ -98,8 +166,11 @@ def description() -> Json:
 @cache
 def rendered(media_type: str) -> Any:
     """Return the description as drf-spectacular writes it, which takes seconds: once."""
+    described = description()
+    if settings.PORTAL_URL:
+        described["servers"] = [{"url": settings.PORTAL_URL}]
     renderers = (one for one in SpectacularAPIView.renderer_classes if one.media_type == media_type)
-    return next(renderers)().render(description(), renderer_context={})
+    return next(renderers)().render(described, renderer_context={})
 
 
 class DescriptionView(SpectacularAPIView):
@@ -136,11 +207,12 @@ class _Comparison:
         self.compared: set[tuple[str, str, bool]] = set()
 
     def operations(self) -> Iterator[str]:
+        there = {without_names(path): item for path, item in self.new["paths"].items()}
         for path, item in self.old["paths"].items():
             for method in METHODS:
                 if method not in item:
                     continue
-                where, after = f"{method.upper()} {path}", self.new["paths"].get(path, {}).get(method)
+                where, after = f"{method.upper()} {path}", there.get(without_names(path), {}).get(method)
                 if after is None:
                     yield f"{where}: removed"
                 else:
@@ -168,8 +240,10 @@ class _Comparison:
                 yield from self.schemas(f"{where} {status}", returned, then, is_sent=False)
 
     def parameters(self, where: str, before: Json, after: Json) -> Iterator[str]:
-        old = {(one["in"], one["name"]): one for one in before.get("parameters", ())}
-        new = {(one["in"], one["name"]): one for one in after.get("parameters", ())}
+        old, new = (
+            {(one["in"], one["name"]): one for one in each.get("parameters", ()) if one["in"] != "path"}
+            for each in (before, after)
+        )
         for key in old.keys() - new.keys():
             yield f"{where}: parameter {key[1]} removed"
         for key, one in new.items():
@@ -214,6 +288,11 @@ class _Comparison:
             was, now = before.get(limit), after.get(limit)
             if is_sent and now is not None and (was is None or (now != was and narrower(now, was) == now)):
                 yield f"{where}: {limit} {was} → {now}"
+
+
+def without_names(path: str) -> str:
+    """Return a path without the names of its parameters, which no request contains."""
+    return re.sub(r"{\w+}", "{}", path)
 
 
 def content(part: Json | None) -> Json | None:

@@ -284,6 +284,9 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Dragoman",
     "DESCRIPTION": "Ask for GPUs, follow a claim from request to release, read the fleet, usage and cost.",
     "VERSION": "1",
+    "CONTACT": {"name": "The platform admins of your portal", "url": "https://portal.example.org/help/"},
+    "LICENSE": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+    "SERVERS": [{"url": "https://portal.example.org", "description": "The address of your portal"}],
     "OAS_VERSION": "3.1.0",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -183,7 +183,7 @@ class TokenRotateIn(RotateIn):
 
 @needs(Scope.REQUEST)
 class Me(APIView):
-    @extend_schema(operation_id="me", responses=MeOut)
+    @extend_schema(responses=MeOut)
     def get(self, request: Request) -> Response:
         """The user of this request, with a role in each team, and the token of this request."""
         user = user_of(request)
@@ -191,7 +191,7 @@ class Me(APIView):
         user.token = token_of(request)  # type: ignore[attr-defined]
         return Response(MeOut(user).data)
 
-    @extend_schema(operation_id="me_change", request=MeIn, responses=MeOut)
+    @extend_schema(request=MeIn, responses=MeOut)
     def patch(self, request: Request) -> Response:
         """Change your name, time zone and theme. A service account is changed by the leads of its team."""
         services.change_profile(by=user_of(request), **MeIn.of(request).validated_data)

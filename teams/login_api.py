@@ -72,9 +72,7 @@ def granted(token: ApiToken, text: str) -> Response:
 
 
 class DeviceLoginView(LoginView):
-    @extend_schema(
-        operation_id="device_login", tags=["login"], request=DeviceLoginIn, responses=DeviceCodesOut
-    )
+    @extend_schema(request=DeviceLoginIn, responses=DeviceCodesOut)
     def post(self, request: Request) -> Response:
         """Begin a login: show `user_code` to the person, and ask for the token with `device_code`."""
         body = DeviceLoginIn.of(request)
@@ -94,9 +92,7 @@ class DeviceLoginView(LoginView):
 
 class DeviceTokenView(LoginView):
     @refuses(400)
-    @extend_schema(
-        operation_id="device_login_token", tags=["login"], request=DeviceTokenIn, responses=GrantedTokenOut
-    )
+    @extend_schema(request=DeviceTokenIn, responses=GrantedTokenOut)
     def post(self, request: Request) -> Response:
         """
         The token, once a person has allowed it. Until then 400 with the `code` `authorization_pending` or

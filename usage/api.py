@@ -312,10 +312,10 @@ def claim_for(request: Request, claim_id: UUID) -> Claim:
 
 
 class ClaimUsageView(APIView):
-    @extend_schema(operation_id="claim_usage", parameters=[RANGE], responses=UsageOut)
-    def get(self, request: Request, claim_id: UUID) -> Response:
+    @extend_schema(parameters=[RANGE], responses=UsageOut)
+    def get(self, request: Request, pk: UUID) -> Response:
         """Utilization, memory and power of a claim over a range; null is not measured, never 0."""
-        claim = claim_for(request, claim_id)
+        claim = claim_for(request, pk)
         text = request.query_params.get("range", str(Range.DAY))
         if text not in RANGES:
             raise Invalid(f"A range is one of {', '.join(RANGES)}; “{text[:20]}” was sent.")
@@ -341,10 +341,10 @@ class ClaimUsageView(APIView):
 
 
 class ClaimCostView(APIView):
-    @extend_schema(operation_id="claim_cost", responses=ClaimCostOut)
-    def get(self, request: Request, claim_id: UUID) -> Response:
+    @extend_schema(responses=ClaimCostOut)
+    def get(self, request: Request, pk: UUID) -> Response:
         """The cost of a claim so far, per hour, and at its expiry."""
-        claim = claim_for(request, claim_id)
+        claim = claim_for(request, pk)
         allocations = claim_allocations(claim)
         card, now = RateCard.load(), timezone.now()
         costs = claim_cost(claim, allocations, card, now=now)
@@ -358,7 +358,7 @@ class ClaimCostView(APIView):
 
 class CostsView(APIView):
     @refuses(404)
-    @extend_schema(operation_id="costs", parameters=[TEAM, MONTH], responses=TeamCostOut)
+    @extend_schema(parameters=[TEAM, MONTH], responses=TeamCostOut)
     def get(self, request: Request) -> Response:
         """GPU-hours and cost of a team in a month, by claim, person and product."""
         slug = request.query_params.get("team", "")
@@ -398,7 +398,7 @@ class ReconciliationOut(serializers.Serializer[Any]):
 @needs(Scope.ADMIN, reading=True)
 class ReconciliationView(APIView):
     @refuses(403)
-    @extend_schema(operation_id="reconciliation", parameters=[MONTH], responses=ReconciliationOut)
+    @extend_schema(parameters=[MONTH], responses=ReconciliationOut)
     def get(self, request: Request) -> Response:
         """Where all GPU-hours and money of the fleet went in a month; for platform admins."""
         require_admin(user_of(request))
@@ -426,7 +426,6 @@ class FocusView(APIView):
 
     @refuses(403)
     @extend_schema(
-        operation_id="focus",
         parameters=[MONTH, FILE_FORMAT],
         responses={(200, "text/csv"): OpenApiTypes.STR, (200, PARQUET): OpenApiTypes.BINARY},
     )
@@ -488,7 +487,7 @@ class OpenCostOut(serializers.Serializer[Any]):
 @needs(Scope.ADMIN, reading=True)
 class OpenCostView(APIView):
     @refuses(403)
-    @extend_schema(operation_id="opencost_allocation", parameters=[*OPENCOST], responses=OpenCostOut)
+    @extend_schema(parameters=[*OPENCOST], responses=OpenCostOut)
     def get(self, request: Request) -> Response:
         """
         Costs in the shape of OpenCost's /allocation/compute; for platform admins.
@@ -635,9 +634,7 @@ class RateViewSet(
 
 @needs(Scope.ADMIN)
 class RateExamplesView(IdempotentWrites):
-    @extend_schema(
-        operation_id="rates_examples_add", tags=["rates"], request=None, responses={201: RateOut(many=True)}
-    )
+    @extend_schema(request=None, responses={201: RateOut(many=True)})
     def post(self, request: Request) -> Response:
         """
         Add list prices of clouds as rates, from the begin of this month (UTC) on, for GPUs that no rate

@@ -79,7 +79,7 @@ class ReportOut(serializers.Serializer[Any]):
 
 class ReportView(APIView):
     @refuses(403)
-    @extend_schema(operation_id="cost_report", parameters=PARAMETERS, responses=ReportOut)
+    @extend_schema(parameters=PARAMETERS, responses=ReportOut)
     def get(self, request: Request) -> Response:
         """GPU-hours and money by team, person, profile, model, cluster or claim; for leads and admins."""
         for name in ("since", "until"):

@@ -143,14 +143,14 @@ class TelemetryView(APIView):
         return get_object_or_404(Cluster.objects.defer("credentials"), name=name)
 
     @refuses(403, 404)
-    @extend_schema(operation_id="telemetry", responses=TelemetryOut)
+    @extend_schema(responses=TelemetryOut)
     def get(self, request: Request, name: str) -> Response:
         """Where a cluster's telemetry is read, and how; without the secret."""
         return shown(self.cluster(request, name))
 
     @sensitive_variables()
     @refuses(403, 404, 409)
-    @extend_schema(operation_id="telemetry_change", request=TelemetryIn, responses=TelemetryOut)
+    @extend_schema(request=TelemetryIn, responses=TelemetryOut)
     def patch(self, request: Request, name: str) -> Response:
         """Change some of it. A secret belongs to one server: with another address, send it again."""
         self.cluster(request, name)
@@ -169,7 +169,7 @@ class TelemetryView(APIView):
 class TelemetryTestView(IdempotentWrites):
     @sensitive_variables()
     @refuses(403, 404)
-    @extend_schema(operation_id="telemetry_test", request=TelemetryIn, responses=TelemetryReportOut)
+    @extend_schema(request=TelemetryIn, responses=TelemetryReportOut)
     def post(self, request: Request, name: str) -> Response:
         """Read the source now, with what is sent instead of what is stored; nothing is saved."""
         require_admin(user_of(request))

@@ -112,7 +112,7 @@ class IdleViewSet(WasteViewSet):
         return self.of_team(idle.annotate(idle_cost=idle_cost_at(timezone.now())))
 
     @refuses(404)
-    @extend_schema(operation_id="waste_idle_list", parameters=[TEAM])
+    @extend_schema(parameters=[TEAM])
     def list(self, request: Request) -> Response:
         """Idle claims with what they cost; one without telemetry is never idle."""
         return super().list(request)
@@ -128,7 +128,7 @@ class OversizedViewSet(WasteViewSet):
         return self.of_team(found.select_related(*RELATED, "profile"))
 
     @refuses(404)
-    @extend_schema(operation_id="waste_oversized_list", parameters=[TEAM])
+    @extend_schema(parameters=[TEAM])
     def list(self, request: Request) -> Response:
         """Oversized claims, as of the last check, which runs every six hours."""
         return super().list(request)
@@ -154,7 +154,7 @@ class OverstayViewSet(WasteViewSet):
         return rows
 
     @refuses(404)
-    @extend_schema(operation_id="waste_overstay_list", parameters=[TEAM])
+    @extend_schema(parameters=[TEAM])
     def list(self, request: Request) -> Response:
         """Claims that ended more than five minutes ago and whose pods still hold devices."""
         return super().list(request)

@@ -149,7 +149,6 @@ class BudgetViewSet(
         return Response(status=204)
 
     @extend_schema(
-        operation_id="budgets_past",
         parameters=[
             OpenApiParameter("month", str, required=True, description="A past month (UTC): 2026-10.")
         ],

@@ -79,7 +79,7 @@ class ImportOut(serializers.Serializer[Any]):
 @needs(Scope.ADMIN)
 class ImportView(IdempotentWrites):
     @refuses(409)
-    @extend_schema(operation_id="profiles_import", tags=["profiles"], request=ImportIn, responses=ImportOut)
+    @extend_schema(request=ImportIn, responses=ImportOut)
     def post(self, request: Request) -> Response:
         """Make the catalogue match a file. 422 with `problems`, each with its line."""
         by = user_of(request)
@@ -113,8 +113,6 @@ class ExportView(APIView):
     renderer_classes = (YamlRenderer,)
 
     @extend_schema(
-        operation_id="profiles_export",
-        tags=["profiles"],
         responses={(200, "application/yaml"): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> HttpResponse:
@@ -145,15 +143,13 @@ class PresetsView(IdempotentWrites, GenericAPIView[Any]):
     pagination_class = Rows
 
     @refuses(403)
-    @extend_schema(operation_id="profiles_presets_list", tags=["profiles"], responses=PresetOut(many=True))
+    @extend_schema(responses=PresetOut(many=True))
     def get(self, request: Request) -> Response:
         """All presets with the devices that match them."""
         require_admin(user_of(request))
         return page_of(self, preset_matches(), PresetOut)
 
-    @extend_schema(
-        operation_id="profiles_presets_add", tags=["profiles"], request=PresetsIn, responses=ImportOut
-    )
+    @extend_schema(request=PresetsIn, responses=ImportOut)
     def post(self, request: Request) -> Response:
         """Add presets to the catalogue; profiles that are there stay as they are."""
         by = user_of(request)

@@ -301,9 +301,9 @@ class ConsumersView(APIView):
     """The pods of a claim. Its devices are freed when all of them have ended."""
 
     @extend_schema(responses=ConsumersOut)
-    def get(self, request: Request, claim_id: UUID) -> Response:
+    def get(self, request: Request, pk: UUID) -> Response:
         visible = Claim.objects.visible_to(user_of(request)).select_related("cluster")
-        claim = get_object_or_404(visible, pk=claim_id)
+        claim = get_object_or_404(visible, pk=pk)
         seen = observe([claim])[claim.pk]
         slots = sharing_slots(claim, seen)
         content = {

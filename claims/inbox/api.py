@@ -223,18 +223,18 @@ class CommentsView(GenericAPIView[Comment]):
         visible = Claim.objects.visible_to(user_of(self.request))
         return get_object_or_404(visible.select_related("team"), pk=claim_id)
 
-    @extend_schema(operation_id="claims_comments_list", responses=CommentOut(many=True))
-    def get(self, request: Request, claim_id: UUID) -> Response:
+    @extend_schema(responses=CommentOut(many=True))
+    def get(self, request: Request, pk: UUID) -> Response:
         """All comments, oldest first."""
-        comments = self.claim(claim_id).comments.select_related("by")
+        comments = self.claim(pk).comments.select_related("by")
         return page_of(self, comments, CommentOut)
 
     @extend_schema(request=CommentIn, responses={201: CommentOut}, parameters=[KEY])
-    def post(self, request: Request, claim_id: UUID) -> Response:
+    def post(self, request: Request, pk: UUID) -> Response:
         """Comment. From somebody who may decide on a pending claim, it is a question."""
         data = CommentIn.of(request)
         comment = comment_on_claim(
-            claim=self.claim(claim_id),
+            claim=self.claim(pk),
             by=user_of(request),
             key=idempotency.idempotency_key(request),
             text=data.validated_data["text"],
@@ -252,23 +252,22 @@ class QuotaCommentsView(GenericAPIView[Comment]):
         visible = QuotaRequest.objects.visible_to(user_of(self.request))
         return get_object_or_404(visible.select_related("team", "requested_by"), pk=request_id)
 
-    @extend_schema(operation_id="quotas_requests_comments_list", responses=CommentOut(many=True))
-    def get(self, request: Request, request_id: UUID) -> Response:
+    @extend_schema(responses=CommentOut(many=True))
+    def get(self, request: Request, pk: UUID) -> Response:
         """All comments, oldest first."""
-        comments = self.quota_request(request_id).comments.select_related("by")
+        comments = self.quota_request(pk).comments.select_related("by")
         return page_of(self, comments, CommentOut)
 
     @extend_schema(
-        operation_id="quotas_requests_comments_create",
         request=CommentIn,
         responses={201: CommentOut},
         parameters=[KEY],
     )
-    def post(self, request: Request, request_id: UUID) -> Response:
+    def post(self, request: Request, pk: UUID) -> Response:
         """Comment. From a platform admin on a pending request, it is a question."""
         data = CommentIn.of(request)
         comment = comment_on_quota_request(
-            quota_request=self.quota_request(request_id),
+            quota_request=self.quota_request(pk),
             by=user_of(request),
             key=idempotency.idempotency_key(request),
             text=data.validated_data["text"],
@@ -282,14 +281,14 @@ class RemindedDecidersOut(serializers.Serializer[Any]):
 
 @needs(Scope.ADMIN)
 class RemindDecidersView(IdempotentWrites):
-    @extend_schema(operation_id="approvals_remind", request=None, responses=RemindedDecidersOut)
-    def post(self, request: Request, request_id: UUID) -> Response:
+    @extend_schema(request=None, responses=RemindedDecidersOut)
+    def post(self, request: Request, pk: UUID) -> Response:
         """
         Remind the people who decide on a request of the inbox. Platform admins only; 409 within four hours
         of the last reminder.
         """
         related = ("team", "claim", "extension", "quota_request", "requester")
         visible = PendingDecision.objects.visible_to(user_of(request)).select_related(*related)
-        pending = get_object_or_404(visible, pk=request_id)
+        pending = get_object_or_404(visible, pk=pk)
         people = remind_deciders(request=pending, by=user_of(request), now=timezone.now())
         return Response({"reminded": [person.username for person in people]})

@@ -186,14 +186,12 @@ class EnforcementView(APIView):
         require_admin(user_of(request))
         return get_object_or_404(Cluster.objects.defer("credentials"), name=name)
 
-    @extend_schema(operation_id="clusters_quotas", tags=["clusters"], responses=EnforcementOut)
+    @extend_schema(responses=EnforcementOut)
     def get(self, request: Request, name: str) -> Response:
         """Read what is written."""
         return Response(_enforcement(self.cluster(request, name)))
 
     @extend_schema(
-        operation_id="clusters_quotas_set",
-        tags=["clusters"],
         request=EnforcementIn,
         responses={202: EnforcementOut},
     )

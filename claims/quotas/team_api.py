@@ -34,7 +34,7 @@ def admin_team(request: Request, slug: str) -> Team:
 
 @needs(Scope.ADMIN)
 class ArchiveView(IdempotentWrites):
-    @extend_schema(operation_id="teams_archive", tags=["teams"], request=None, responses=TeamDetailOut)
+    @extend_schema(request=None, responses=TeamDetailOut)
     @refuses(404, 409)
     def post(self, request: Request, slug: str) -> Response:
         """
@@ -47,7 +47,7 @@ class ArchiveView(IdempotentWrites):
 
 @needs(Scope.ADMIN)
 class RestoreView(IdempotentWrites):
-    @extend_schema(operation_id="teams_restore", tags=["teams"], request=None, responses=TeamDetailOut)
+    @extend_schema(request=None, responses=TeamDetailOut)
     @refuses(404, 409)
     def post(self, request: Request, slug: str) -> Response:
         """Take an archived team back, without members, namespaces and quotas. Platform admins only."""
@@ -72,7 +72,7 @@ class NamespaceIn(AskingInput):
 class NamespacesView(GenericAPIView[TeamNamespace]):
     pagination_class = Rows
 
-    @extend_schema(operation_id="teams_namespaces_list", tags=["teams"], responses=NamespaceOut(many=True))
+    @extend_schema(responses=NamespaceOut(many=True))
     def get(self, request: Request, slug: str) -> Response:
         """The namespaces of a team that you may see, by cluster."""
         rows = TeamNamespace.objects.filter(team=team_for(user_of(request), slug)).select_related("cluster")
@@ -84,9 +84,7 @@ class NamespacesView(GenericAPIView[TeamNamespace]):
 class NamespaceView(APIView):
     """The namespace in which the claims of a team live in one cluster. Platform admins only."""
 
-    @extend_schema(
-        operation_id="teams_namespaces_set", tags=["teams"], request=NamespaceIn, responses=NamespaceOut
-    )
+    @extend_schema(request=NamespaceIn, responses=NamespaceOut)
     def put(self, request: Request, slug: str, cluster: str) -> Response:
         """Set the namespace. 409 if another team has it, or while the team has live claims there."""
         team, row = admin_team(request, slug), self._cluster(cluster)
@@ -97,7 +95,7 @@ class NamespaceView(APIView):
         set_namespace(by=user_of(request), team=team, cluster=row, namespace=namespace)
         return Response({"cluster": row.name, "namespace": namespace})
 
-    @extend_schema(operation_id="teams_namespaces_remove", tags=["teams"], responses={204: None})
+    @extend_schema(responses={204: None})
     def delete(self, request: Request, slug: str, cluster: str) -> Response:
         """Take the namespace away from the team; it stays in the cluster."""
         team = admin_team(request, slug)

@@ -30,9 +30,7 @@ class KubernetesLoginIn(Input):
 
 class KubernetesLoginView(LoginView):
     @refuses(401)
-    @extend_schema(
-        operation_id="kubernetes_login", tags=["login"], request=KubernetesLoginIn, responses=GrantedTokenOut
-    )
+    @extend_schema(request=KubernetesLoginIn, responses=GrantedTokenOut)
     def post(self, request: Request) -> Response:
         """A token of at most an hour for that of a pod, whose service account an owner has allowed."""
         return granted(*services.exchange(**KubernetesLoginIn.of(request).validated_data))

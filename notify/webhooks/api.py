@@ -199,10 +199,11 @@ class DeliveryViewSet(
     serializer_class = DeliveryOut
     pagination_class = type("NewestDeliveries", (Cursor,), {"ordering": "-id"})
     queryset = WebhookDelivery.objects.none()
+    lookup_url_kwarg = "delivery"
 
     def get_queryset(self) -> QuerySet[WebhookDelivery]:
         mine = services.webhooks_of(user_of(self.request))
-        webhook = get_object_or_404(mine, pk=self.kwargs["webhook_id"])
+        webhook = get_object_or_404(mine, pk=self.kwargs["pk"])
         rows = WebhookDelivery.objects.filter(webhook=webhook).select_related("event", "webhook__team")
         state = self.request.query_params.get("state") if self.action == "list" else None
         if state is not None and state not in DeliveryState.values:
@@ -210,17 +211,16 @@ class DeliveryViewSet(
         return rows.filter(state=state) if state else rows
 
     @refuses(404)
-    @extend_schema(operation_id="webhooks_deliveries_list", parameters=[STATE])
+    @extend_schema(parameters=[STATE])
     def list(self, request: Request, **_path: Any) -> Response:
         """Deliveries, newest first."""
         return super().list(request)
 
-    @extend_schema(operation_id="webhooks_deliveries_read")
     def retrieve(self, request: Request, **_path: Any) -> Response:
         """One delivery with its attempts."""
         return super().retrieve(request)
 
-    @extend_schema(operation_id="webhooks_deliveries_replay", request=None, responses={202: DeliveryOut})
+    @extend_schema(request=None, responses={202: DeliveryOut})
     def replay(self, request: Request, **_path: Any) -> Response:
         """Deliver it again, with the same id, whatever became of it."""
         again = services.replay(by=user_of(request), delivery=self.get_object())

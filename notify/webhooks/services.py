@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 from django.utils import timezone
@@ -19,6 +20,11 @@ from notify.webhooks.models import DeliveryState, Webhook, WebhookDelivery, Webh
 from notify.webhooks.sending import require_url
 from teams.access import is_platform_admin, require_admin, require_role, teams_where
 from teams.models import Role, Team, User, record_change
+
+
+class MessageData(TypedDict):
+    message: str
+
 
 MOST = 20  # of one team, or of the portal
 OVERLAP = timedelta(days=1)  # how long a replaced secret signs too
@@ -187,7 +193,7 @@ def send_test(*, by: User, webhook: Webhook) -> WebhookDelivery:
     require_manager(by, webhook.team)
     if Webhook.objects.filter(pk=webhook.pk).exclude(disabled_at=None).exists():
         raise Conflict(f"{webhook} is switched off. Switch it on first.")
-    data = {"message": f"{by.label} has sent this test."}
+    data = MessageData(message=f"{by.label} has sent this test.")
     event = outbox.write(EventKind.TEST, webhook.team_id, data, [webhook.pk])
     return WebhookDelivery.objects.select_related("event").get(webhook=webhook, event=event)
 

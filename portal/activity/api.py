@@ -73,7 +73,7 @@ class ActivityView(GenericAPIView[Any]):
     pagination_class = ActivityPages
 
     @refuses(404)
-    @extend_schema(operation_id="activity", parameters=[ActivityIn], responses=EntryOut(many=True))
+    @extend_schema(parameters=[ActivityIn], responses=EntryOut(many=True))
     def get(self, request: Request) -> Response:
         """Who did what, to what, from where, newest first: in your teams, or in all for platform admins."""
         for name, text in request.query_params.items():

@@ -81,7 +81,7 @@ class AuditView(GenericAPIView[AuditSeal]):
     pagination_class = ordered("number")
 
     @refuses(403)
-    @extend_schema(operation_id="audit", parameters=[AuditIn], responses=AuditEntryOut(many=True))
+    @extend_schema(parameters=[AuditIn], responses=AuditEntryOut(many=True))
     def get(self, request: Request) -> Response:
         """Who did what to what, from where, oldest first; for platform admins."""
         require_admin(user_of(request))

@@ -56,13 +56,13 @@ class SettingsIn(Input):
 class SettingsView(APIView):
     """Settings of the installation. Platform admins only."""
 
-    @extend_schema(operation_id="settings", responses=SettingsOut)
+    @extend_schema(responses=SettingsOut)
     def get(self, request: Request) -> Response:
         require_admin(user_of(request))
         return Response(SettingsOut(Installation.load()).data)
 
     @refuses(403, 409)
-    @extend_schema(operation_id="settings_change", request=SettingsIn, responses=SettingsOut)
+    @extend_schema(request=SettingsIn, responses=SettingsOut)
     def patch(self, request: Request) -> Response:
         """Change some of them."""
         require_admin(user_of(request))

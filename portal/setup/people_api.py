@@ -211,7 +211,7 @@ class AskedOut(serializers.Serializer[Any]):
 @needs(Scope.ADMIN)
 @refuses(403, 404, 409)
 class MemberRequestView(IdempotentWrites, APIView):
-    @extend_schema(operation_id="teams_member_request", request=MemberRequestIn, responses=AskedOut)
+    @extend_schema(request=MemberRequestIn, responses=AskedOut)
     def post(self, request: Request, slug: str) -> Response:
         """
         Ask the owners of a team, without one the platform admins, to add somebody. Leads only; 409 if they

@@ -50,13 +50,13 @@ class ScimView(IdempotentWrites, APIView):
 
     shown_once = frozenset(("token",))
 
-    @extend_schema(operation_id="identity_provider_scim", responses=ScimOut)
+    @extend_schema(responses=ScimOut)
     def get(self, request: Request, slug: str) -> Response:
         """Whether the provider may talk SCIM, and what it keeps."""
         return Response(_out(scim_use(provider_for(request._request, slug))))
 
     @refuses(403, 404, 409)
-    @extend_schema(operation_id="identity_provider_scim_token", request=RotateIn, responses={201: NewScimOut})
+    @extend_schema(request=RotateIn, responses={201: NewScimOut})
     def post(self, request: Request, slug: str) -> Response:
         """Make a token, or give the one that there is a new text. Only this response contains it."""
         body = RotateIn.of(request)
@@ -64,7 +64,7 @@ class ScimView(IdempotentWrites, APIView):
         _token, text = create_scim_token(by=user_of(request), provider=provider, **body.chosen)
         return Response({**_out(scim_use(provider)), "token": text}, status=201)
 
-    @extend_schema(operation_id="identity_provider_scim_end", responses={204: None})
+    @extend_schema(responses={204: None})
     def delete(self, request: Request, slug: str) -> Response:
         """End SCIM of the provider; people and groups stay as they are."""
         remove_scim_token(by=user_of(request), provider=provider_for(request._request, slug))

@@ -222,7 +222,7 @@ def read(admin: User) -> Story:
         "claims": tuple(ids["claims"]),
     }
     pairs = {
-        "webhooks/{webhook_id}/deliveries": [
+        "webhooks/{id}/deliveries": [
             {"webhook_id": str(row.webhook_id), "id": str(row.pk)} for row in WebhookDelivery.objects.all()
         ],
         "teams/{slug}/members": [

@@ -199,8 +199,8 @@ UNREAD = {
     "/api/v1/identity-providers/{slug}/scim/": "the demo has no identity provider",
     "/api/v1/group-rules/{id}/": "the demo has no identity provider",
     "/api/v1/webhooks/{id}/": "the demo has no webhook",
-    "/api/v1/webhooks/{webhook_id}/deliveries/": "the demo has no webhook",
-    "/api/v1/webhooks/{webhook_id}/deliveries/{id}/": "the demo has no webhook",
+    "/api/v1/webhooks/{id}/deliveries/": "the demo has no webhook",
+    "/api/v1/webhooks/{id}/deliveries/{delivery}/": "the demo has no webhook",
 }
 # What the API has of one team, below these.
 OF_A_TEAM_API = (

@@ -1,6 +1,8 @@
 """docs/openapi.yaml: up to date, valid, with examples, and nothing that clients rely on goes away."""
 
+import json
 import re
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from time import sleep
@@ -8,9 +10,12 @@ from time import sleep
 import jsonschema
 import pytest
 from django.core.management import CommandError, call_command
+from openapi_spec_validator import validate
 
+from claims.api_types import SpelledDuration
+from notify.webhooks.kinds import EventKind
 from portal import openapi
-from portal.openapi import METHODS, breaking_changes, description, resolved, stored, without_nullable
+from portal.openapi import METHODS, breaking_changes, description, kinds, resolved, stored, without_nullable
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +59,138 @@ def test_examples_are_as_described(described):
                         wrong.append((label, error.message[:200], list(error.path)))
     assert wrong == []
     assert found > 30
+
+
+def test_it_is_valid(described):
+    validate(described)
+
+
+def test_every_operation_has_words_and_a_tag_that_is_described(described):
+    tags = {one["name"] for one in described["tags"] if one["description"].endswith(".")}
+    poor = [
+        label
+        for label, one in operations(described)
+        if not (0 < len(one["summary"]) < 130 and one["description"] and set(one["tags"]) <= tags)
+    ]
+    assert poor == []
+
+
+def test_one_object_is_not_described_as_its_list(described):
+    words = {label: one["summary"] for label, one in operations(described)}
+    same = [
+        label
+        for label in words
+        if label.startswith("GET ") and label.endswith("}/")
+        and words[label] == words.get(f"{label.rpartition('{')[0]}")
+    ]  # fmt: skip
+    assert same == []
+
+
+VERBS = {
+    "GET": ("_list", "_retrieve"),
+    "POST": ("_create", ""),
+    "PUT": ("_update",),
+    "PATCH": ("_partial_update",),
+    "DELETE": ("_destroy",),
+}
+
+
+def test_every_operation_is_named_after_its_address(described):
+    seen, odd = set(), []
+    for label, one in operations(described):
+        method, path = label.split()
+        parts = path.removeprefix("/api/v1/").replace("-", "_").split("/")
+        words = "_".join(part for part in parts if part and part[0] != "{") or "resources"
+        if one["operationId"] not in {words + verb for verb in VERBS[method]} - seen:
+            odd.append((label, one["operationId"]))
+        seen.add(one["operationId"])
+    assert odd == []
+
+
+def test_a_thing_has_one_name_in_the_paths(described):
+    names = defaultdict(set)
+    for path in described["paths"]:
+        parts = re.split(r"{(\w+)}", path)
+        found = parts[1::2]
+        assert len(found) == len(set(found)), path
+        for number, name in enumerate(found):
+            names["{}".join(parts[: 2 * number + 1 : 2])].add(name)
+    assert {before: found for before, found in names.items() if len(found) > 1} == {}
+
+
+def values_in(part, where=""):
+    """Yield each schema with a default or an example, and that value."""
+    if isinstance(part, list):
+        for number, one in enumerate(part):
+            yield from values_in(one, f"{where}/{number}")
+    elif isinstance(part, dict):
+        given = [
+            part[name]
+            for name in ("default", "example")
+            if name in part and ("type" in part or "enum" in part)
+        ]
+        yield from ((where, part, value) for value in [*given, *(part.get("examples") or ())])
+        for name, one in part.items():
+            if name not in ("example", "examples"):
+                yield from values_in(one, f"{where}/{name}")
+
+
+def test_defaults_and_examples_are_taken_by_their_schemas(described):
+    wrong, found = [], 0
+    for where, schema, value in values_in({name: described[name] for name in ("paths", "components")}):
+        found += 1
+        if not jsonschema.Draft202012Validator(schema | {"components": described["components"]}).is_valid(
+            value
+        ):
+            wrong.append((where, value))
+        elif "36h" in schema.get("examples", ()):
+            SpelledDuration().run_validation(value)
+            assert ":" not in value, where
+    assert wrong == []
+    assert found > 50
+
+
+def test_durations_are_texts(described):
+    found = [
+        (name, member)
+        for name, schema in described["components"]["schemas"].items()
+        for member, one in schema.get("properties", {}).items()
+        if {"string", "integer"} <= kinds(described, one)
+    ]
+    assert found == []
+
+
+OWN = re.compile(r"(^|\.)example(\.org)?$|^127\.0\.0\.1$|^wandb\.ai$")
+
+
+def test_addresses_of_examples_are_own_ones(described):
+    text = str([one for _label, one in operations(described)])
+    hosts = {found for found in re.findall(r"https?://([\w.-]+)", text) if not OWN.search(found)}
+    assert hosts == set()
+    assert "api.example.org" not in str(described)
+
+
+def test_it_says_where_the_api_is_and_who_answers_for_it(described, settings):
+    assert described["servers"] == [
+        {"url": "https://portal.example.org", "description": "The address of your portal"}
+    ]
+    assert described["info"]["contact"].keys() == {"name", "url"}
+    assert described["info"]["license"]["identifier"] == "Apache-2.0"
+    settings.PORTAL_URL = "https://gpus.example"
+    openapi.rendered.cache_clear()
+    try:
+        told = openapi.rendered("application/vnd.oai.openapi+json")
+    finally:
+        openapi.rendered.cache_clear()
+    assert json.loads(told)["servers"] == [{"url": "https://gpus.example"}]
+
+
+def test_every_event_of_webhooks_has_its_message(described):
+    assert list(described["webhooks"]) == EventKind.values
+    for kind, item in described["webhooks"].items():
+        schema = item["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["properties"]["type"]["const"] == kind
+        assert resolved(described, schema["properties"]["data"])["properties"]
 
 
 def test_examples_have_no_secret():
@@ -156,7 +293,17 @@ def lengthen(described):
     body_of(described, CLAIMS, "post")["properties"]["team"]["maxLength"] = 500
 
 
-@pytest.mark.parametrize("change", [add_operation, add_field, add_optional, lengthen, lambda _same: None])
+def rename_parameter(described):
+    described["paths"]["/api/v1/claims/{claim}/"] = described["paths"].pop("/api/v1/claims/{id}/")
+    for one in described["paths"]["/api/v1/claims/{claim}/"].values():
+        for parameter in one["parameters"]:
+            if parameter["in"] == "path":
+                parameter["name"] = "claim"
+
+
+@pytest.mark.parametrize(
+    "change", [rename_parameter, add_operation, add_field, add_optional, lengthen, lambda _same: None]
+)
 def test_what_is_added_breaks_nobody(described, change):
     assert changed(described, change) == []
 

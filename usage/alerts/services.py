@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import batched
-from typing import Any
+from typing import TypedDict
+from uuid import UUID
 
 from django.db import transaction
 
@@ -19,7 +20,7 @@ from notify.models import Notice, NoticeKind
 from notify.services import already_notified, notify
 from notify.services import resolve as resolve_notices
 from notify.webhooks.kinds import EventKind
-from notify.webhooks.outbox import emit, instant
+from notify.webhooks.outbox import emit
 from teams.access import people_in
 from teams.models import Role, User
 from usage.alerts.conditions import Finding, findings
@@ -103,16 +104,28 @@ def notify_of(alert: Alert, now: datetime) -> None:
     )
 
 
-def alert_data(alert: Alert) -> Mapping[str, Any]:
+class AlertData(TypedDict):
+    id: UUID
+    condition: str
+    title: str
+    text: str
+    team: str | None
+    claim: UUID | None
+    cluster: str | None
+    since: datetime
+    url: str
+
+
+def alert_data(alert: Alert) -> AlertData:
     return {
-        "id": str(alert.pk),
+        "id": alert.pk,
         "condition": alert.condition,
         "title": alert.get_condition_display(),
         "text": alert.text,
         "team": alert.team.slug if alert.team else None,
-        "claim": str(alert.claim_id) if alert.claim_id else None,
+        "claim": alert.claim_id,
         "cluster": alert.cluster.name if alert.cluster else None,
-        "since": instant(alert.since),
+        "since": alert.since,
         "url": alert.url,
     }
 

@@ -40,19 +40,19 @@ def claim_for(request: Request, claim_id: UUID) -> Claim:
 
 @needs(Scope.REQUEST)
 class SnoozeView(IdempotentWrites):
-    @extend_schema(operation_id="claims_snooze", tags=["claims"], request=None, responses=SnoozedOut)
-    def post(self, request: Request, claim_id: UUID) -> Response:
+    @extend_schema(request=None, responses=SnoozedOut)
+    def post(self, request: Request, pk: UUID) -> Response:
         """Keep an idle claim from the later steps for a while. 409 if not idle, or snoozed too often."""
-        until = snooze(claim=claim_for(request, claim_id), by=user_of(request), now=timezone.now())
+        until = snooze(claim=claim_for(request, pk), by=user_of(request), now=timezone.now())
         return Response({"snoozed_until": until})
 
 
 @needs(Scope.APPROVE)
 class RemindOwnerView(IdempotentWrites):
-    @extend_schema(operation_id="claims_remind", tags=["claims"], request=None, responses=RemindedOut)
-    def post(self, request: Request, claim_id: UUID) -> Response:
+    @extend_schema(request=None, responses=RemindedOut)
+    def post(self, request: Request, pk: UUID) -> Response:
         """Ask the owner whether the claim is still needed, once a day. Leads and platform admins."""
-        people = remind_owner(claim=claim_for(request, claim_id), by=user_of(request), now=timezone.now())
+        people = remind_owner(claim=claim_for(request, pk), by=user_of(request), now=timezone.now())
         return Response({"reminded": [person.username for person in people]})
 
 
@@ -84,14 +84,12 @@ class IdlePolicyIn(Input):
 class IdlePolicyView(APIView):
     """What is done about idle claims."""
 
-    @extend_schema(operation_id="waste_policy", tags=["waste"], responses=IdlePolicyOut)
+    @extend_schema(responses=IdlePolicyOut)
     def get(self, request: Request) -> Response:
         return Response(IdlePolicyOut(IdlePolicy.load()).data)
 
     @refuses(403)
-    @extend_schema(
-        operation_id="waste_policy_set", tags=["waste"], request=IdlePolicyIn, responses=IdlePolicyOut
-    )
+    @extend_schema(request=IdlePolicyIn, responses=IdlePolicyOut)
     def put(self, request: Request) -> Response:
         """Change it, from the next run on. Platform admins only."""
         require_admin(user_of(request))

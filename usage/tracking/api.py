@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -43,7 +42,7 @@ class ClaimRunsView(generics.ListAPIView[TrackedRun]):
     queryset = TrackedRun.objects.none()
 
     def get_queryset(self) -> QuerySet[TrackedRun]:
-        claim = claim_for(self.request, self.kwargs["claim_id"])
+        claim = claim_for(self.request, self.kwargs["pk"])
         return TrackedRun.objects.filter(claim=claim).select_related("tracking_server")
 
     def paginate_queryset(self, queryset: Any) -> Any:
@@ -54,7 +53,6 @@ class ClaimRunsView(generics.ListAPIView[TrackedRun]):
         return page
 
     @refuses(404)
-    @extend_schema(operation_id="claim_runs")
-    def get(self, request: Request, claim_id: UUID) -> Response:
+    def get(self, request: Request, pk: UUID) -> Response:
         """Runs of MLflow that name this claim in their tag dragoman.claim; they do not add up to its cost."""
         return super().list(request)

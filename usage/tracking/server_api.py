@@ -147,7 +147,7 @@ class RunsLinksView(IdempotentWrites, GenericAPIView[RunsLink]):
     pagination_class = ordered("id")
 
     @refuses(403)
-    @extend_schema(operation_id="runs_links", tags=["tracking-servers"], responses=RunsLinkOut(many=True))
+    @extend_schema(responses=RunsLinkOut(many=True))
     def get(self, request: Request) -> Response:
         """The link of the installation and those of teams."""
         require_admin(user_of(request))
@@ -155,8 +155,6 @@ class RunsLinksView(IdempotentWrites, GenericAPIView[RunsLink]):
 
     @refuses(403, 404)
     @extend_schema(
-        operation_id="runs_link_set",
-        tags=["tracking-servers"],
         request=RunsLinkIn,
         responses=RunsLinkOut,
     )
