@@ -10,23 +10,36 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from jsonschema import Draft202012Validator
 from rest_framework.test import APIClient
 
 from claims.approvals.decide import approve, deny
 from claims.lifecycle import services as lifecycle
 from claims.quotas.services import deny_quota_request, request_quota
 from claims.states import ClaimState
+from claims.webhook_events import tell_of_budget, tell_of_end, tell_of_request, tell_of_state
 from core.errors import Conflict, Forbidden
 from notify.models import Notice
 from notify.webhooks import delivery, services, signing, tasks
 from notify.webhooks.kinds import CHOOSABLE, EventKind
 from notify.webhooks.models import DeliveryState, Webhook, WebhookDelivery, WebhookEvent
 from notify.webhooks.outbox import emit
+from portal.openapi import resolved, stored
 from teams.models import AuditEntry
 from tests import patience
-from tests.factories import make_claim, make_quota, make_team, make_user
+from tests.factories import (
+    make_alert,
+    make_budget,
+    make_claim,
+    make_extension,
+    make_quota,
+    make_quota_request,
+    make_team,
+    make_user,
+)
 from tests.notify.webhooks.receiver import running
 from tests.notify.webhooks.test_sending import verification_in
+from usage.alerts.services import notify_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -112,6 +125,29 @@ def test_quota_requests_are_told(hook, receiver, vision, alice, root):
     deny_quota_request(quota_request=asked, by=root, reason="No.")
     assert types(receiver) == ["quota.requested", "quota.decided"]
     assert json.loads(receiver.got[1].body)["data"]["status"] == "denied"
+
+
+def test_messages_are_as_the_api_describes_them(hook, receiver, vision, alice, lea, root):
+    described = stored()
+    claim = make_claim(vision, by=alice, state=ClaimState.ALLOCATED)
+    tell_of_state(claim, "", ClaimState.REQUESTED)
+    tell_of_end(claim)
+    tell_of_request(make_extension(claim), decided=False)
+    tell_of_request(make_quota_request(vision, by=alice), decided=True)
+    tell_of_budget(make_budget(vision), share=0.81, threshold=0.8)
+    notify_of(make_alert(vision, claim=claim), timezone.now())
+    services.send_test(by=root, webhook=hook)
+    kinds = set()
+    for message in (json.loads(one.body) for one in receiver.got):
+        kinds.add(message["type"])
+        body = described["webhooks"][message["type"]]["post"]["requestBody"]["content"]["application/json"]
+        data = resolved(described, body["schema"]["properties"]["data"])
+        assert message["data"].keys() == data["properties"].keys() == set(data["required"])
+        for part, schema in ((message, body["schema"]), (message["data"], data)):
+            whole = {**schema, "components": described["components"]}
+            Draft202012Validator(whole, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(part)
+    assert kinds >= {"claim.expiring", "extension.requested", "quota.decided", "budget.used", "alert.opened"}
+    assert kinds >= {"claim.requested", "webhook.test"}
 
 
 def test_every_kind_of_event_is_written_somewhere():
