@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from demo.controlplane import build as controlplane
 from tests import mlflow_server
+from tests.clients.generated import build as generated
 from tests.e2e import chromium
 from tests.keycloak import server as keycloak
 from tests.oracle import build as oracle
@@ -110,6 +111,14 @@ NEEDS = (
         ("The control plane lacks",),
         prepare=_built(controlplane.ensure, controlplane.BuildFailed),
         otherwise="install Go (https://go.dev/dl), or name ready programs in DRAGOMAN_CONTROLPLANE_DIR",
+    ),
+    Need(
+        "generated clients",
+        "clients that tools generate from the description of the API",
+        generated.why_unusable,
+        ("Go, which compiles", "uv, which installs a generator", "Generators of clients"),
+        prepare=generated.install,
+        otherwise="install Go (https://go.dev/dl); access to PyPI, npm and the Go module proxy",
     ),
     Need(
         "oracle",
