@@ -122,15 +122,16 @@ class Schema(AutoSchema):
         words = "_".join(self._tokenize_path() or ("resources",)).replace("-", "_")
         if self.method == "POST" and not self._reads():
             return words
-        return f"{words}_{'list' if self._is_page() else VERBS[self.method]}"
+        return f"{words}_{'list' if self._is_page() else VERBS[str(self.method)]}"
 
     def get_summary(self) -> str:
         return SENTENCE_END.split(self.get_description(), maxsplit=1)[0].replace("\n", " ")
 
     def get_description(self) -> str:
         """Return the docstring; that of a view speaks of its list, so that of one object says so before."""
+        view: Any = self.view
         text: str = super().get_description()
-        if getattr(self.view, "action", "") == "retrieve" and not self.view.retrieve.__doc__:
+        if getattr(view, "action", "") == "retrieve" and not view.retrieve.__doc__:
             name = type(self._answer()).__name__.removesuffix("Out").removesuffix("Detail")
             text = f"Read one {re.sub(r'(?<=[a-z])(?=[A-Z])', ' ', name).lower()}. {text}"
         return text

@@ -146,5 +146,8 @@ def command(language: str) -> list[str]:
             for old in CACHE.glob("*/*/command.txt"):
                 if old.parent.name == language and old != told:
                     shutil.rmtree(old.parent)  # of an earlier description
-            told.write_text("\n".join(LANGUAGES[language](folder)))
+            made = folder / "made"
+            shutil.rmtree(made, ignore_errors=True)  # of a build that failed
+            made.mkdir()
+            told.write_text("\n".join(LANGUAGES[language](made)))
     return told.read_text().split("\n")
