@@ -221,10 +221,10 @@ class Paged(BasePagination):
     Raises Invalid for another limit than 1 to MAX_ROWS, and for a cursor of another list.
     """
 
-    page_size = 50
+    page_size: int | None = 50
 
     def get_page_size(self, request: Request) -> int:
-        limit = positive(request, LIMIT) or self.page_size
+        limit = positive(request, LIMIT) or self.page_size or MAX_ROWS
         if limit > MAX_ROWS:
             raise Invalid(f"limit is at most {MAX_ROWS}, not {limit}. Follow `next` for more.", field=LIMIT)
         return limit
@@ -286,7 +286,7 @@ class Cursor(Paged, CursorPagination):
     """
 
     get_next_link = CursorPagination.get_next_link
-    ordering = "-id"
+    ordering: Any = ("-id",)
     offset_cutoff = MOST_BEFORE  # among rows of one position
     orders: Mapping[str, tuple[str, ...]] = {}
 
@@ -294,15 +294,14 @@ class Cursor(Paged, CursorPagination):
         """Return the order of a request, by fields that are never null. Raises Invalid for an unknown one."""
         chosen, known = request.query_params.get(ORDER), self.known_orders()
         if chosen is None:
-            return tuple([self.ordering] if isinstance(self.ordering, str) else self.ordering)
+            return tuple(self.ordering)
         if chosen not in known:
             names = ", ".join(known)
             raise Invalid(f"Unknown order {chosen[:40]}. Known: {names}.", field=ORDER)
         return known[chosen]
 
     def known_orders(self) -> dict[str, tuple[str, ...]]:
-        ordering: Any = self.ordering
-        fields: tuple[str, ...] = (ordering,) if isinstance(ordering, str) else tuple(ordering)
+        fields = tuple(self.ordering)
         if fields[0].startswith("-"):
             fields = backwards(fields)
         name = fields[0].rpartition("__")[2]

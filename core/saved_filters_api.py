@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Input, ordered
 from core.models import SavedFilter
 from core.saved_filters import MAX_QUERY, make_default, rename_filter, save_filter
 from core.schema import refuses
@@ -57,7 +57,7 @@ class SavedFilterViewSet(
 
     serializer_class = SavedFilterOut
     lookup_value_converter = "uuid"
-    pagination_class = type("BySavedName", (Cursor,), {"ordering": ("path", "name", "pk")})
+    pagination_class = ordered("path", "name", "pk")
     queryset = SavedFilter.objects.none()
 
     def get_queryset(self) -> QuerySet[SavedFilter]:

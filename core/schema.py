@@ -6,7 +6,7 @@ declares others with `@refuses(409)`.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -122,30 +122,21 @@ class Schema(AutoSchema):
         words = "_".join(self._tokenize_path() or ("resources",)).replace("-", "_")
         if self.method == "POST" and not self._reads():
             return words
-        return f"{words}_{'list' if self._is_page() else VERBS[str(self.method)]}"
+        is_page = self.method == "GET" and self._is_list_view()
+        return f"{words}_{'list' if is_page else VERBS[str(self.method)]}"
 
     def get_summary(self) -> str:
         return SENTENCE_END.split(self.get_description(), maxsplit=1)[0].replace("\n", " ")
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]
         """Return the docstring; that of a view speaks of its list, so that of one object says so before."""
         view: Any = self.view
         text: str = super().get_description()
         if getattr(view, "action", "") == "retrieve" and not view.retrieve.__doc__:
-            name = type(self._answer()).__name__.removesuffix("Out").removesuffix("Detail")
+            answer = force_instance(self.get_response_serializers())  # type: ignore[no-untyped-call]
+            name = type(answer).__name__.removesuffix("Out").removesuffix("Detail")
             text = f"Read one {re.sub(r'(?<=[a-z])(?=[A-Z])', ' ', name).lower()}. {text}"
         return text
-
-    def _answer(self) -> Any:
-        """Return the serializer of the answer, None without one."""
-        described: Any = self.get_response_serializers()
-        if isinstance(described, Mapping):
-            described = next(iter(described.values()), None)
-        return force_instance(described)  # type: ignore[no-untyped-call]
-
-    def _is_page(self) -> bool:
-        rows = getattr(self._answer(), "fields", ())
-        return self.method == "GET" and bool("results" in rows or self._is_list_view())
 
     def _reads(self) -> bool:
         """Whether its address can be read."""

@@ -14,7 +14,7 @@ from rest_framework import serializers
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from core.inputs import BooleanFilter, Cursor
+from core.inputs import BooleanFilter, ordered
 from dra.objects import expressions
 from inventory.counts import with_device_counts
 from inventory.filters import GIB
@@ -213,10 +213,6 @@ class DeviceClassOut(serializers.ModelSerializer[DeviceClass]):
         return expressions(row.raw.get("spec") or {})
 
 
-class ByName(Cursor):
-    ordering = "name"
-
-
 class Inventory[M: Model](ReadOnlyModelViewSet[M]):
     """Base of all viewsets: filters by query parameter."""
 
@@ -246,7 +242,7 @@ class NodeViewSet(Inventory[Node]):
 
     serializer_class = NodeOut
     filterset_class = NodeApiFilter
-    pagination_class = ByName
+    pagination_class = ordered("name")
     lookup_field = "uid"
     queryset = Node.objects.none()
 
@@ -286,7 +282,7 @@ class DeviceClassViewSet(Inventory[DeviceClass]):
 
     serializer_class = DeviceClassOut
     filterset_class = OfCluster
-    pagination_class = ByName
+    pagination_class = ordered("name")
     lookup_field = "uid"
     queryset = DeviceClass.objects.none()
 

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input, Rows, page_of
+from core.inputs import Input, Rows, ordered, page_of
 from core.scopes import Scope, needs
 from notify.models import Mail, Notice, NoticeKind
 from notify.preferences import ABOUT, REQUIRED, Preference, kinds_for, preferences_of, store_preferences
@@ -55,7 +55,7 @@ class NoticeViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
 
     queryset = Notice.objects.none()
     serializer_class = NoticeOut
-    pagination_class = type("Newest", (Cursor,), {"ordering": ("-created_at", "-id")})
+    pagination_class = ordered("-created_at", "-id")
 
     def get_queryset(self) -> QuerySet[Notice]:
         return notices_of(user_of(self.request))

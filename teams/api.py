@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input, validate_name
+from core.inputs import Input, ordered, validate_name
 from core.limits import limiting_team
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -229,7 +229,7 @@ class TeamViewSet(
 
     queryset = Team.objects.none()
     lookup_field = "slug"
-    pagination_class = type("BySlug", (Cursor,), {"ordering": "slug"})
+    pagination_class = ordered("slug")
 
     def get_queryset(self) -> QuerySet[Team]:
         return teams_for(user_of(self.request), with_people=self.action == "retrieve")

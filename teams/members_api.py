@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams import services
@@ -37,7 +37,7 @@ class MemberViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVie
     """Members of a team that you may see. Owners add, change and remove them; everybody may leave."""
 
     serializer_class = MemberOut
-    pagination_class = type("ByUsername", (Cursor,), {"ordering": ("username", "pk")})
+    pagination_class = ordered("username", "pk")
     queryset = Membership.objects.none()
     lookup_field = "username"
 

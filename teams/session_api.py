@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from core.errors import Forbidden
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor
+from core.inputs import ordered
 from core.limits import limiting_team
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -46,7 +46,7 @@ class SessionViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericVi
     volatile = frozenset(("last_seen_at",))
     lookup_field = "id"
     lookup_value_converter = "uuid"
-    pagination_class = type("NewestSessions", (Cursor,), {"ordering": ("-created_at", "id")})
+    pagination_class = ordered("-created_at", "id")
     queryset = Session.objects.none()
 
     def get_queryset(self) -> QuerySet[Session]:

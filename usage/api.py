@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 from claims.models import Claim
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import AskingInput, Cursor, Input, require_known
+from core.inputs import AskingInput, Input, require_known
 from core.models import Installation
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -519,10 +519,6 @@ def _is_true(text: str) -> bool:
     return text.lower() == "true"
 
 
-class NewestFirst(Cursor):
-    ordering = "-id"
-
-
 class ClosedMonthOut(serializers.ModelSerializer[ClosedMonth]):
     month = serializers.SerializerMethodField(help_text="Such as 2026-10, in UTC.")
     by = serializers.SlugRelatedField[User](slug_field="username", read_only=True)
@@ -545,7 +541,6 @@ class ClosedMonthViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Gener
 
     queryset = ClosedMonth.objects.none()
     serializer_class = ClosedMonthOut
-    pagination_class = NewestFirst
 
     def get_queryset(self) -> QuerySet[ClosedMonth]:
         require_admin(user_of(self.request))
@@ -573,7 +568,6 @@ class RateViewSet(
     lookup_value_converter = "uuid"
     queryset = Rate.objects.none()
     serializer_class = RateOut
-    pagination_class = NewestFirst
 
     def get_queryset(self) -> QuerySet[Rate]:
         return Rate.objects.select_related("cluster")

@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
 from core.transactions import service
@@ -140,7 +140,7 @@ class SavedReportViewSet(
     lookup_value_converter = "uuid"
     queryset = SavedReport.objects.none()
     serializer_class = SavedReportOut
-    pagination_class = type("ByName", (Cursor,), {"ordering": ("name", "id")})
+    pagination_class = ordered("name", "id")
 
     def get_queryset(self) -> QuerySet[SavedReport]:
         return SavedReport.objects.filter(user=user_of(self.request))

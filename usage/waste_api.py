@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from claims.models import Claim
-from core.inputs import Cursor
+from core.inputs import ordered
 from core.schema import refuses
 from inventory.states import EndPolicy
 from teams.access import team_for, user_of
@@ -105,7 +105,6 @@ class WasteViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
 class IdleViewSet(WasteViewSet):
     queryset = IdlePeriod.objects.none()
     serializer_class = IdleOut
-    pagination_class = type("NewestFirst", (Cursor,), {"ordering": "-id"})
 
     def get_queryset(self) -> QuerySet[Any]:
         idle = IdlePeriod.objects.visible_to(user_of(self.request)).lasting().select_related(*RELATED)
@@ -121,7 +120,7 @@ class IdleViewSet(WasteViewSet):
 class OversizedViewSet(WasteViewSet):
     queryset = SizeCheck.objects.none()
     serializer_class = OversizedOut
-    pagination_class = type("ByClaim", (Cursor,), {"ordering": "-claim_id"})
+    pagination_class = ordered("-claim_id")
 
     def get_queryset(self) -> QuerySet[Any]:
         found = SizeCheck.objects.visible_to(user_of(self.request)).oversized()
@@ -137,7 +136,6 @@ class OversizedViewSet(WasteViewSet):
 class OverstayViewSet(WasteViewSet):
     queryset = Claim.objects.none()
     serializer_class = OverstayOut
-    pagination_class = type("NewestClaimFirst", (Cursor,), {"ordering": "-id"})
 
     def get_queryset(self) -> QuerySet[Any]:
         found = overstaying(user_of(self.request), timezone.now())

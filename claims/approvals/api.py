@@ -13,7 +13,7 @@ from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH, edita
 from claims.models import Approval, ApprovalRule, Delegation, ReasonTemplate
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Cursor, Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import people_in, require_admin, team_for, user_of
@@ -164,7 +164,7 @@ class ReasonViewSet(
     """The reasons of the teams that you lead; for platform admins all of them."""
 
     serializer_class = ReasonOut
-    pagination_class = type("ByTitle", (Cursor,), {"ordering": ("title", "id")})
+    pagination_class = ordered("title", "id")
     queryset = ReasonTemplate.objects.none()
 
     def get_queryset(self) -> QuerySet[ReasonTemplate]:

@@ -22,7 +22,7 @@ from claims.models import Claim, Comment, PendingDecision, QuotaRequest
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input, Rows, ordered, page_of
+from core.inputs import Input, Rows, ordered, page_of
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from teams.access import user_of
@@ -70,10 +70,6 @@ class ApprovalOut(serializers.Serializer[Any]):
         return claims.get(str(item.pk))
 
 
-class OldestFirst(Cursor):
-    ordering = ("requested_at", "pk")
-
-
 class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     """
     The inbox: pending requests oldest first, decided ones newest first.
@@ -82,7 +78,7 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     """
 
     serializer_class = ApprovalOut
-    pagination_class = Rows
+    pagination_class: Any = Rows
     queryset = Claim.objects.none()
 
     @refuses(404)
@@ -97,7 +93,7 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         if tab == "decided":
             page: Sequence[Item] = self.paginate_queryset(DecidedItems(inbox)) or []
         else:  # by cursor: none is left out while those before are decided
-            self.pagination_class = OldestFirst
+            self.pagination_class = ordered("requested_at", "pk")
             page = inbox.pending_items(self.paginate_queryset(inbox.keys(tab)) or [])
         claims = api_types.claims_by_keys([item.pk for item in page if item.kind == "claim"])
         context = {"claims": {claim["id"]: claim for claim in claims}}

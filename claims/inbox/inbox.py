@@ -234,10 +234,10 @@ class Inbox:
         related = ("team", "profile", "budget__team", "requested_by", "decided_by")
         return QuotaRequest.objects.visible_to(self.user).filter(condition).select_related(*related)
 
-    def keys(self, tab: Tab) -> QuerySet[PendingDecision, Any]:
+    def keys(self, tab: Tab) -> QuerySet[Any, Any]:
         """Return what `pending_items` needs of each row of a tab, with the order of the list."""
         is_mine = _truth(waits_for(self.user, now=self.now))
-        rows = self.pending_decisions(tab).annotate(is_mine=is_mine)
+        rows: QuerySet[Any, Any] = self.pending_decisions(tab).annotate(is_mine=is_mine)
         return rows.values("pk", "kind", "is_mine", *APPROVER, "requested_at")
 
     def pending_items(self, keys: Iterable[Mapping[str, Any]]) -> list[Item]:

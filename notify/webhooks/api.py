@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
 from notify.webhooks import services
@@ -130,7 +130,7 @@ class WebhookViewSet(
     volatile = frozenset(("failing_since",))
     shown_once = frozenset(("secret",))
     lookup_value_converter = "uuid"
-    pagination_class = type("OldestWebhooks", (Cursor,), {"ordering": "id"})
+    pagination_class = ordered("id")
     queryset = Webhook.objects.none()
 
     def get_queryset(self) -> QuerySet[Webhook]:
@@ -197,7 +197,6 @@ class DeliveryViewSet(
     """What became of each event at a webhook, of the last 30 days."""
 
     serializer_class = DeliveryOut
-    pagination_class = type("NewestDeliveries", (Cursor,), {"ordering": "-id"})
     queryset = WebhookDelivery.objects.none()
     lookup_url_kwarg = "delivery"
 

@@ -23,7 +23,7 @@ from teams.models import Team
 class ActivityPages(Rows):
     """The cursor is the position of the entry before."""
 
-    def paginate_queryset(self, chosen: Any, request: Request, view: Any = None) -> list[ActivityEntry]:
+    def paginate_queryset(self, chosen: Any, request: Request, view: Any = None) -> list[Any]:
         self.request, size = request, self.get_page_size(request)
         text = request.query_params.get(CURSOR)
         try:

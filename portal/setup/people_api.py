@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from core.errors import Invalid
 from core.filters import has_text
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input
+from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
 from portal.setup.member_requests import ask_for_member
@@ -79,7 +79,7 @@ class PersonViewSet(
     serializer_class = PersonOut
     volatile = frozenset(("last_login",))
     lookup_value_converter = "uuid"
-    pagination_class = type("ByUsername", (Cursor,), {"ordering": ("username", "pk")})
+    pagination_class = ordered("username", "pk")
     queryset = User.objects.none()
 
     def get_queryset(self) -> QuerySet[User]:
@@ -151,7 +151,7 @@ class InvitationViewSet(
     serializer_class = InvitationOut
     shown_once = frozenset(("link",))
     lookup_value_converter = "uuid"
-    pagination_class = type("NewestInvitations", (Cursor,), {"ordering": ("-sent_at", "-pk")})
+    pagination_class = ordered("-sent_at", "-pk")
     queryset = Invitation.objects.none()
 
     def get_queryset(self) -> QuerySet[Invitation]:

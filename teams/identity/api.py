@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from cluster.checkup import CheckupVerdict
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input, validate_name
+from core.inputs import Input, ordered, validate_name
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import require_admin, user_of
@@ -158,7 +158,7 @@ class IdentityProviderViewSet(
     serializer_class = IdentityProviderOut
     volatile = frozenset(("problem",))
     lookup_field = "slug"
-    pagination_class = type("ProvidersBySlug", (Cursor,), {"ordering": "slug"})
+    pagination_class = ordered("slug")
     queryset = IdentityProvider.objects.none()
 
     def get_queryset(self) -> QuerySet[IdentityProvider]:
@@ -263,7 +263,7 @@ class GroupRuleViewSet(
 
     serializer_class = GroupRuleOut
     lookup_value_converter = "uuid"
-    pagination_class = type("OldestGroupRules", (Cursor,), {"ordering": "id"})
+    pagination_class = ordered("id")
     queryset = GroupRule.objects.none()
 
     def get_queryset(self) -> QuerySet[GroupRule]:

@@ -223,7 +223,7 @@ def read(admin: User) -> Story:
     }
     pairs = {
         "webhooks/{id}/deliveries": [
-            {"webhook_id": str(row.webhook_id), "id": str(row.pk)} for row in WebhookDelivery.objects.all()
+            {"id": str(row.webhook_id), "delivery": str(row.pk)} for row in WebhookDelivery.objects.all()
         ],
         "teams/{slug}/members": [
             {"slug": row.team.slug, "username": row.user.username}

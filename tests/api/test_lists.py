@@ -81,7 +81,9 @@ def named(row):
 def test_following_next_reads_every_row_exactly_once(described, places):
     api = APIClient()
     api.force_login(make_user("root", admin=True))
-    wrong, walked = {}, set()
+    wrong: dict[object, object] = {}
+    walked = set()
+    found: list[object]
     for path, _operation, _schema in lists(described):
         required = {"budgets/past/": f"month={timezone.now() - timedelta(days=31):%Y-%m}&"}
         query = next((text for end, text in required.items() if path.endswith(end)), "")

@@ -15,7 +15,6 @@ from tests.factories import make_claim
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.xdist_group("generated clients"),
-    pytest.mark.timeout(0),
 ]
 
 

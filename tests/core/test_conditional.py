@@ -12,7 +12,7 @@ from claims.lifecycle import services
 from claims.models import Claim, Quota
 from claims.states import ClaimState
 from core.conditional import Changed, _expected, require_expected, tags_in, version_tag
-from core.inputs import Cursor, backwards
+from core.inputs import backwards, ordered
 from teams.models import Membership, Role
 from tests.factories import make_claim, make_quota, make_team, make_user
 from usage.models import Rate
@@ -253,10 +253,7 @@ def test_an_unknown_order_is_refused_with_the_known_ones(api):
 
 
 def test_the_order_is_named_by_its_first_field():
-    class ByPerson(Cursor):
-        ordering: Any = ("-user__username", "id")
-
-    assert ByPerson().known_orders() == {
+    assert ordered("-user__username", "id")().known_orders() == {
         "username": ("user__username", "-id"),
         "-username": ("-user__username", "id"),
     }

@@ -32,7 +32,7 @@ from core.errors import (
     data_error_refusal,
 )
 from core.idempotency import idempotency_key
-from core.inputs import Cursor, Input, YesNo, is_true, is_whole, mistyped, positive
+from core.inputs import Cursor, Input, YesNo, is_true, is_whole, mistyped, ordered, positive
 from core.listing import Column, Listing, csv_response, escape_formula, wants_csv
 from core.middleware import ApiSlashMiddleware, CachingMiddleware, PortalErrorMiddleware
 from core.problems import (
@@ -110,11 +110,8 @@ def test_the_rows_of_a_cursor_come_once_each():
     for person in people:
         Notice.objects.create(user=people[0], key=person.username, title=person.username)
 
-    class Newest(Cursor):
-        ordering: Any = ("-created_at", "-id")
-
     def page(url):
-        cursor = Newest()
+        cursor = ordered("-created_at", "-id")()
         query = url.partition("?")[2]
         rows = cursor.paginate_queryset(Notice.objects.all(), asked(query))
         return [row.title for row in rows], cursor.get_next_link()

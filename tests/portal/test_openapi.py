@@ -96,7 +96,8 @@ VERBS = {
 
 
 def test_every_operation_is_named_after_its_address(described):
-    seen, odd = set(), []
+    seen: set[str] = set()
+    odd = []
     for label, one in operations(described):
         method, path = label.split()
         parts = path.removeprefix("/api/v1/").replace("-", "_").split("/")

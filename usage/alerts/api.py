@@ -8,7 +8,7 @@ from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework import serializers
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from core.inputs import BooleanFilter, Cursor, valid_ids
+from core.inputs import BooleanFilter, ordered, valid_ids
 from teams.access import user_of
 from usage.models import Alert, AlertQuerySet
 
@@ -52,7 +52,7 @@ class AlertViewSet(ReadOnlyModelViewSet[Alert]):
     queryset = Alert.objects.none()
     filter_backends = (DjangoFilterBackend,)
     filterset_class = AlertApiFilter
-    pagination_class = type("Newest", (Cursor,), {"ordering": ("-since", "-id")})
+    pagination_class = ordered("-since", "-id")
 
     def get_queryset(self) -> QuerySet[Alert]:
         rows = Alert.objects.visible_to(user_of(self.request))

@@ -11,7 +11,7 @@ from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from core.inputs import Cursor
+from core.inputs import ordered
 from core.schema import refuses
 from usage.api import CostOut, claim_for
 from usage.models import TrackedRun
@@ -30,15 +30,11 @@ class RunOut(serializers.ModelSerializer[TrackedRun]):
         read_only_fields = fields
 
 
-class NewestRuns(Cursor):
-    ordering = ("-started_at", "-id")  # type: ignore[assignment]
-
-
 class ClaimRunsView(generics.ListAPIView[TrackedRun]):
     """Runs of experiments that name a claim, newest first."""
 
     serializer_class = RunOut
-    pagination_class = NewestRuns
+    pagination_class = ordered("-started_at", "-id")
     queryset = TrackedRun.objects.none()
 
     def get_queryset(self) -> QuerySet[TrackedRun]:

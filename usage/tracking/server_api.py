@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.idempotency import IdempotentWrites
-from core.inputs import Cursor, Input, ordered, page_of
+from core.inputs import Input, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from inventory.models.cluster import validate_certificates, validate_http_url
@@ -85,7 +85,7 @@ class TrackingServerViewSet(
 
     serializer_class = TrackingServerOut
     lookup_value_converter = "uuid"
-    pagination_class = type("OldestServers", (Cursor,), {"ordering": "id"})
+    pagination_class = ordered("id")
     queryset = TrackingServer.objects.none()
 
     def get_queryset(self) -> QuerySet[TrackingServer]:

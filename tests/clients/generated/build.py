@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from core.assets import node_tool
+from core.assets import AssetsMissing, node_tool
 
 HERE = Path(__file__).parent
-FILE = HERE.parents[2] / "docs/openapi.yaml"
+ROOT = HERE.parents[2]
+FILE = ROOT / "docs/openapi.yaml"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "dragoman/generated"
 PYTHON_TOOL = "openapi-python-client==0.29.1"
 GO_TOOL = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
@@ -87,7 +88,7 @@ def install() -> str:
     """Install the tools unless they are there; return why that is not possible, "" if all is well."""
     if reason := why_unusable():
         return reason
-    uv = shutil.which("uv") or shutil.which("uv", path=".tools/uv/bin")
+    uv = shutil.which("uv") or shutil.which("uv", path=ROOT / ".tools/uv/bin")
     if uv is None:
         return "uv, which installs a generator of clients, is not here; `make install` brings it."
     try:
@@ -101,7 +102,7 @@ def install() -> str:
                 for name in ("package.json", "package-lock.json"):
                     shutil.copy(HERE / "typescript" / name, folder)
                 run(*node_tool("npm"), "ci", "--no-audit", "--no-fund", where=folder)
-    except (BuildFailed, subprocess.TimeoutExpired) as error:
+    except (AssetsMissing, BuildFailed, subprocess.TimeoutExpired) as error:
         return f"Generators of clients cannot be installed: {str(error)[-300:]}"
     return ""
 

@@ -1,6 +1,6 @@
 // Prints the name of the claim CLAIM, which it fetches with the generated types.
 import createClient from "openapi-fetch";
-import type { paths } from "./api";
+import type { paths } from "./api.js";
 
 const client = createClient<paths>({
   baseUrl: process.env.DRAGOMAN_URL,
