@@ -60,7 +60,8 @@ def test_bare_debian_gets_chromium_java_and_prometheus(bare):
     apt = Apt(bare)
     lacking = machine.prepare(said.append, apt)
     assert sum("update" in command for command in apt.told) == 1
-    assert {need.name for need, _reason in lacking} == {"control plane", "oracle"}  # they need Go
+    of_go = {"control plane", "generated clients", "oracle"}
+    assert {need.name for need, _reason in lacking} == of_go
     assert said[0] == "Chromium is missing; installing the package chromium …"
 
 
