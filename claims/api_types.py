@@ -76,7 +76,12 @@ class RequestIn(Input):
     """A request. Without `duration`, the default of the profile applies."""
 
     team = serializers.CharField(max_length=40, help_text="Slug of the team")
-    cluster = serializers.CharField(max_length=40, help_text="Name of the cluster")
+    cluster = serializers.CharField(
+        max_length=40,
+        allow_blank=True,
+        default="",
+        help_text="Name of the cluster; without it, the one of the team where the request fits best now",
+    )
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
     alternatives = serializers.ListField(
         child=serializers.CharField(max_length=40),

@@ -28,7 +28,12 @@ METADATA = ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")  # of AWS, Alib
 
 
 def literal(host: str) -> Address | None:
-    """Return the address that a host is, also as one number or in hexadecimal; None for a name."""
+    """
+    Return the address that a host is, also as one number or in hexadecimal, and that of every name below
+    `localhost` (RFC 6761); None for another name.
+    """
+    if host.rstrip(".").lower().rpartition(".")[2] == "localhost":
+        return IPv4Address("127.0.0.1")
     with suppress(ValueError):
         return ip_address(host.partition("%")[0])
     with suppress(OSError, UnicodeError):

@@ -118,6 +118,8 @@ class ConditionalMiddleware:
                 cache.delete_many(marks)
             _marks.reset(none)
             _expected.reset(before)
+        if response.status_code == 201 and "Location" not in response.headers:
+            response["Location"] = location_of(request, response)
         if request.method not in ("GET", "HEAD") or response.status_code != 200 or response.streaming:
             return response
         if "ETag" not in response.headers:
@@ -163,15 +165,23 @@ def _mark(path: str, tags: Collection[str]) -> None:
 def path_of_object(request: Request) -> str | None:
     """Return the address of the object of a write that a GET reads; None if there is none."""
     parent = request.path.rstrip("/").rpartition("/")[0] + "/"
-    for path in (request.path, parent):
-        try:
-            found = resolve(path)
-        except Resolver404:
-            continue
-        view, actions = getattr(found.func, "cls", None), getattr(found.func, "actions", None)
-        if view is not None and ("get" in actions if actions else hasattr(view, "get")):
-            return path
-    return None
+    return next((path for path in (request.path, parent) if _is_read(path)), None)
+
+
+def _is_read(path: str) -> bool:
+    try:
+        found = resolve(path)
+    except Resolver404:
+        return False
+    view, actions = getattr(found.func, "cls", None), getattr(found.func, "actions", None)
+    return view is not None and ("get" in actions if actions else hasattr(view, "get"))
+
+
+def location_of(request: HttpRequest, response: Any) -> str:
+    """Return the address of what a POST has created: that of its own if it can be read, else of the list."""
+    field = getattr(response.renderer_context["view"], "lookup_field", "pk")
+    path = f"{request.path}{response.data.get('id' if field == 'pk' else field)}/"
+    return path if _is_read(path) else request.path
 
 
 def current(request: Request, path: str) -> HttpResponse:

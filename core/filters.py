@@ -20,11 +20,14 @@ from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import CharField, F, Func, Lookup, Model, Q, QuerySet, TextField, Value
 from django.db.models.sql.compiler import SQLCompiler
-from django.forms import Select
+from django.forms import Form, Select
 from django.utils.safestring import SafeString, mark_safe
 from django_filters import ModelChoiceFilter
 from django_filters.fields import ModelChoiceField, ModelChoiceIterator
+from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.utils import extend_schema_field
 
+from core.errors import Invalid
 from core.markup import attributes, escape
 
 TRIGRAM = 3  # characters of a part that the index has
@@ -85,6 +88,33 @@ class RowField(ModelChoiceField):
         )
 
 
+def unknown_value(form: Form, name: str) -> tuple[str, str]:
+    """
+    Return which value of a filter is unknown, and the values that there are; the second is "" of more than 20
+    or if its rows have no such names.
+    """
+    field = form.fields.get(name)
+    known = [key for key, _label in getattr(field, "choices", ()) if key and isinstance(key, str)]
+    use = f"Use {', '.join(known[:-1])} or {known[-1]}." if 1 < len(known) <= 20 else ""
+    value = form[name].value()
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{(field.label if field else '') or name}: “{text[:40]}” is unknown", use
+
+
+class Filters(DjangoFilterBackend):
+    """The filters of a list of the API: an unknown value is refused, and those that there are are named."""
+
+    def filter_queryset(self, request: Any, queryset: Any, view: Any) -> Any:
+        found = self.get_filterset(request, queryset, view)
+        if found is not None and not found.is_valid():
+            name, problems = next(iter(found.form.errors.items()))
+            is_choice = hasattr(found.form.fields.get(name), "choices")
+            sentence, use = unknown_value(found.form, name)
+            raise Invalid(f"{sentence}. {use}".strip() if is_choice else f"{name}: {problems[0]}", field=name)
+        return queryset if found is None else found.qs
+
+
+@extend_schema_field({"type": "string"})
 class RowFilter(ModelChoiceFilter):
     """
     `rows` returns the keys that a request may choose, in the order of the options, with primary keys; as

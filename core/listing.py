@@ -32,8 +32,9 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
-from django_filters import FilterSet
+from django_filters import CharFilter, FilterSet
 
+from core.filters import unknown_value
 from core.models import SavedFilter
 from core.saved_filters import default_of, saved_query
 
@@ -211,9 +212,7 @@ class Listing[M: Model]:
     def rows(self) -> QuerySet[M]:
         """The matching rows in order; the primary key breaks ties, so that pages do not overlap."""
         rows: QuerySet[M] = self.filterset.qs if self.filterset else self.queryset
-        words = [[_contains(field, word) for field in self.search] for word in self.q.split()]
-        if words:
-            rows = rows.filter(reduce(and_, (reduce(or_, word) for word in words)))
+        rows = with_words(rows, self.q, self.search)
         return rows.order_by(*self.ordering()) if self.sort else rows
 
     def ordering(self) -> Iterator[OrderBy]:
@@ -349,15 +348,11 @@ class Listing[M: Model]:
         """Return a sentence for each filter of the address whose value the list does not know."""
         if self.filterset is None or self.filterset.form.is_valid():
             return []
-        form, sentences = self.filterset.form, []
-        for name in form.errors:
-            field = form.fields.get(name)
-            choices = getattr(field, "choices", ())
-            known = [key for key, _label in choices if key and isinstance(key, str)]
-            use = f" Use {', '.join(known[:-1])} or {known[-1]}." if 1 < len(known) <= 20 else ""
-            label, value = (field.label if field else "") or name, str(form[name].value())[:40]
-            sentences.append(f"{label}: “{value}” is unknown, and not filtered by.{use}")
-        return sentences
+        form = self.filterset.form
+        return [
+            f"{sentence}, and not filtered by. {use}".strip()
+            for sentence, use in (unknown_value(form, name) for name in form.errors)
+        ]
 
     @cached_property
     def filters(self) -> list[ActiveFilter]:
@@ -569,6 +564,26 @@ class PageFromEnd[M: Model](Page[M]):
 
     def previous_page_number(self) -> int:
         return self.number - 1
+
+
+def with_words[M: Model](
+    rows: QuerySet[M], text: str, search: Sequence[str | Callable[[str], Q]]
+) -> QuerySet[M]:
+    """Return the rows of which every word of the text is in a field of `search`, or meets its condition."""
+    words = [reduce(or_, (_contains(field, word) for field in search)) for word in text[:MAX_SEARCH].split()]
+    return rows.filter(reduce(and_, words)) if words else rows
+
+
+class WordFilter(CharFilter):
+    """`?q=` of the API, which is the search of the page: of fields, or as `search` of the reader says."""
+
+    def __init__(self, *search: str, by: Callable[[Any], Callable[[str], Q]] | None = None) -> None:
+        super().__init__(label="Words, as on the page")
+        self.search, self.by = search, by
+
+    def filter(self, qs: Any, value: str) -> Any:
+        by = [self.by(self.parent.request.user)] if self.by else []
+        return with_words(qs, value or "", (*self.search, *by))
 
 
 def _contains(field: str | Callable[[str], Q], word: str) -> Q:

@@ -1,28 +1,30 @@
 """
 The API of clusters, nodes, devices and device classes: read-only, for everybody with an account.
 
-No response has the credentials of a cluster. A filter by an unknown name returns an empty list.
+No response has the credentials of a cluster.
 """
 
 from typing import Any
 
 from django.db.models import Model, QuerySet
 from django_filters import rest_framework as filters
-from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
+from core.filters import Filters, RowFilter
 from core.inputs import BooleanFilter, ordered
+from core.listing import WordFilter
 from dra.objects import expressions
 from inventory.counts import with_device_counts
-from inventory.filters import GIB
+from inventory.device_search import device_has_text
+from inventory.filters import GIB, clusters
 from inventory.holders import name_holders
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node
 from inventory.models.device import DeviceQuerySet
 from inventory.states import DeviceState
-from inventory.views import nodes_for_list
+from inventory.views import SEARCHED, nodes_for_list
 
 
 class ClusterFilter(filters.FilterSet):
@@ -31,16 +33,18 @@ class ClusterFilter(filters.FilterSet):
 
 
 class OfCluster(filters.FilterSet):
-    cluster = filters.CharFilter(field_name="cluster__name")
+    cluster = RowFilter(Cluster, clusters, label="Cluster", to_field_name="name")
     name = filters.CharFilter()
 
 
 class NodeApiFilter(OfCluster):
+    q = WordFilter(*SEARCHED)
     ready = BooleanFilter()
     unschedulable = BooleanFilter()
 
 
 class DeviceApiFilter(OfCluster):
+    q = WordFilter(by=lambda _reader: device_has_text)
     node = filters.CharFilter(field_name="node_name")
     driver = filters.CharFilter()
     pool = filters.CharFilter()
@@ -216,7 +220,7 @@ class DeviceClassOut(serializers.ModelSerializer[DeviceClass]):
 class Inventory[M: Model](ReadOnlyModelViewSet[M]):
     """Base of all viewsets: filters by query parameter."""
 
-    filter_backends = (DjangoFilterBackend,)
+    filter_backends = (Filters,)
 
 
 class ClusterViewSet(Inventory[Cluster]):

@@ -329,6 +329,9 @@ def node_table_rows(rows: Iterable[NodeRow], shows: Mapping[str, bool]) -> SafeS
     return joined("\n", (markup("<tr>{}</tr>", joined("", cells(row))) for row in rows))
 
 
+SEARCHED = "name", "cluster__name"
+
+
 @require_safe
 def nodes(request: HttpRequest) -> HttpResponseBase:
     listing = Listing(
@@ -337,7 +340,7 @@ def nodes(request: HttpRequest) -> HttpResponseBase:
         columns=COLUMNS,
         title="Nodes",
         filters=NodeFilter,
-        search=("name", "cluster__name"),
+        search=SEARCHED,
         sort="name",
         load=node_rows,
     )

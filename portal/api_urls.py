@@ -123,7 +123,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path(
         "teams/<slug:slug>/service-accounts/<slug:name>/tokens/<uuid:pk>/",
-        AccountTokenViewSet.as_view({"delete": "destroy"}),
+        AccountTokenViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
         name="api-account-token",
     ),
     path(
@@ -138,7 +138,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path(
         "teams/<slug:slug>/service-accounts/<slug:name>/workloads/<uuid:pk>/",
-        WorkloadIdentityViewSet.as_view({"delete": "destroy"}),
+        WorkloadIdentityViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
         name="api-workload",
     ),
     path("login/kubernetes/", KubernetesLoginView.as_view(), name="api-kubernetes-login"),
@@ -152,7 +152,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path(
         "teams/<slug:slug>/members/<str:username>/",
-        MemberViewSet.as_view({"put": "update", "delete": "destroy"}),
+        MemberViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
         name="api-member",
     ),
     path("teams/<slug:slug>/member-requests/", MemberRequestView.as_view(), name="api-member-request"),

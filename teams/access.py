@@ -11,7 +11,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest
 
-from core.errors import Forbidden
+from core.errors import Forbidden, Invalid
 from core.limits import limiting_team
 from core.prepared import Prepared, PreparedObjects
 from teams.models import Membership, Role, Team, TeamQuerySet, User
@@ -93,6 +93,16 @@ def team_for(user: User | AnonymousUser, slug: str, *, at_least: Role = Role.VIE
     if team is None:
         raise Http404
     require_role(user, team, at_least=at_least)
+    return team
+
+
+def team_of_filter(user: User | AnonymousUser, slug: str) -> Team:
+    """Return a team that the reader may see; raise Invalid with those that there are."""
+    team = Team.objects.visible_to(user).filter(slug=slug).first()
+    if team is None:
+        known = [team.slug for team in teams_where(user, at_least=Role.VIEWER)][:21]
+        use = f" Teams: {', '.join(known) or 'none'}." if len(known) <= 20 else ""
+        raise Invalid(f"team: “{slug[:40]}” is unknown.{use}", field="team")
     return team
 
 

@@ -3,7 +3,7 @@
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, viewsets
+from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,7 +13,7 @@ from core.schema import refuses
 from core.scopes import Scope, needs
 from teams import service_accounts
 from teams.access import team_for, user_of
-from teams.api import NewTokenOut, TokenOut, TokenRotateIn, new_token, token_of
+from teams.api import USES, NewTokenOut, TokenOut, TokenRotateIn, new_token, token_of
 from teams.models import ApiToken, Role, Team, User
 from teams.service_accounts import ROLES, service_accounts_of, username_of
 from teams.token_views import tokens_of
@@ -108,10 +108,11 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
 
 
 @needs(Scope.ADMIN)
-class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
+class AccountTokenViewSet(IdempotentWrites, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApiToken]):
     """Tokens of a service account, for leads and owners of its team."""
 
     shown_once = frozenset(("token",))
+    volatile = USES
     queryset = ApiToken.objects.none()
     serializer_class = TokenOut
     lookup_value_converter = "uuid"
@@ -120,14 +121,14 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
         team = team_for(user_of(self.request), self.kwargs["slug"], at_least=Role.LEAD)
         return get_object_or_404(service_accounts_of(team), username=username_of(self.kwargs["name"], team))
 
-    def _token(self, account: User) -> ApiToken:
-        return get_object_or_404(tokens_of(account), pk=self.kwargs["pk"])
+    def get_queryset(self) -> QuerySet[ApiToken]:
+        return tokens_of(self._account())
 
     @extend_schema(responses=TokenOut(many=True))
     @refuses(403)
     def list(self, request: Request, slug: str, name: str) -> Response:
         """Tokens of the account, without their texts, newest first."""
-        return page_of(self, tokens_of(self._account()), TokenOut)
+        return page_of(self, self.get_queryset(), TokenOut)
 
     @extend_schema(request=AccountTokenIn, responses={201: NewTokenOut})
     def create(self, request: Request, slug: str, name: str) -> Response:
@@ -145,7 +146,7 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
         """Give a token of the account a new text. Only this response contains it."""
         account = self._account()
         body = TokenRotateIn.of(request)
-        row = self._token(account)
+        row = self.get_object()
         text = service_accounts.rotate_account_token(
             by=user_of(request), account=account, token=row, made_with=token_of(request), **body.chosen
         )
@@ -155,6 +156,6 @@ class AccountTokenViewSet(IdempotentWrites, viewsets.GenericViewSet[ApiToken]):
     def destroy(self, request: Request, slug: str, name: str, pk: str) -> Response:
         """Revoke a token of the account immediately."""
         account = self._account()
-        token = self._token(account)
+        token = self.get_object()
         service_accounts.revoke_account_token(by=user_of(request), account=account, token=token)
         return Response(status=204)

@@ -37,6 +37,9 @@ class MembershipOut(serializers.ModelSerializer[Membership]):
         fields = ("team", "title", "role")
 
 
+USES = frozenset(("last_used_at", "last_used_from"))  # change by themselves
+
+
 class TokenOut(serializers.ModelSerializer[ApiToken]):
     """After a rotation the text before it works until `previous_ends_at`."""
 
@@ -287,11 +290,14 @@ def new_token(row: ApiToken, text: str, status: int = 200) -> Response:
 
 
 @needs(Scope.REQUEST)
-class TokenViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
+class TokenViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApiToken]
+):
     """Your own tokens. Nobody can read the tokens of others."""
 
     lookup_value_converter = "uuid"
     shown_once = frozenset(("token",))
+    volatile = USES
     queryset = ApiToken.objects.none()
     serializer_class = TokenOut
 

@@ -33,7 +33,9 @@ class MemberIn(RoleIn):
 
 @needs(Scope.ADMIN)
 @refuses(404)
-class MemberViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Membership]):
+class MemberViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Membership]
+):
     """Members of a team that you may see. Owners add, change and remove them; everybody may leave."""
 
     serializer_class = MemberOut

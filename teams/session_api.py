@@ -39,7 +39,9 @@ class EndedOut(serializers.Serializer[dict[str, int]]):
 
 
 @needs(Scope.REQUEST)
-class SessionViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Session]):
+class SessionViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Session]
+):
     """Your sessions in browsers; a token that is limited to one team sees none."""
 
     serializer_class = SessionOut

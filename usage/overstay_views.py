@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from django_filters import FilterSet
 
 from claims.access import reason_not_to_release
-from claims.claim_list.views import profile_filter, team_filter
+from claims.claim_filters import profile_filter, team_filter
 from claims.delivery.eviction import holding_pods, is_due
 from claims.models import Claim, ClaimQuerySet, Profile
 from claims.observation.observations import observe

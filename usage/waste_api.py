@@ -14,9 +14,8 @@ from rest_framework.response import Response
 
 from claims.models import Claim
 from core.inputs import ordered
-from core.schema import refuses
 from inventory.states import EndPolicy
-from teams.access import team_for, user_of
+from teams.access import team_of_filter, user_of
 from usage.api import CostOut
 from usage.idle.views import idle_cost_at
 from usage.models import IdlePeriod, SizeCheck
@@ -95,11 +94,11 @@ RELATED = ("claim__team", "claim__requested_by", "claim__profile_version__profil
 
 
 class WasteViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
-    """Claims that you may see, and of one team with `?team=`; 404 for a team of others."""
+    """Claims that you may see, and of one team with `?team=`."""
 
     def of_team(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         slug = self.request.query_params.get("team", "")
-        return rows.filter(team=team_for(user_of(self.request), slug)) if slug else rows
+        return rows.filter(team=team_of_filter(user_of(self.request), slug)) if slug else rows
 
 
 class IdleViewSet(WasteViewSet):
@@ -110,7 +109,6 @@ class IdleViewSet(WasteViewSet):
         idle = IdlePeriod.objects.visible_to(user_of(self.request)).lasting().select_related(*RELATED)
         return self.of_team(idle.annotate(idle_cost=idle_cost_at(timezone.now())))
 
-    @refuses(404)
     @extend_schema(parameters=[TEAM])
     def list(self, request: Request) -> Response:
         """Idle claims with what they cost; one without telemetry is never idle."""
@@ -126,7 +124,6 @@ class OversizedViewSet(WasteViewSet):
         found = SizeCheck.objects.visible_to(user_of(self.request)).oversized()
         return self.of_team(found.select_related(*RELATED, "profile"))
 
-    @refuses(404)
     @extend_schema(parameters=[TEAM])
     def list(self, request: Request) -> Response:
         """Oversized claims, as of the last check, which runs every six hours."""
@@ -151,7 +148,6 @@ class OverstayViewSet(WasteViewSet):
             row.overstay = figures[row.pk]
         return rows
 
-    @refuses(404)
     @extend_schema(parameters=[TEAM])
     def list(self, request: Request) -> Response:
         """Claims that ended more than five minutes ago and whose pods still hold devices."""

@@ -106,7 +106,9 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
 
 
 @needs(Scope.APPROVE)
-class DelegationViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.GenericViewSet[Delegation]):
+class DelegationViewSet(
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Delegation]
+):
     """The delegations that you gave and those that you received."""
 
     serializer_class = DelegationOut

@@ -14,7 +14,6 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet, TextChoices
 from django.shortcuts import get_object_or_404
-from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status
 from rest_framework.decorators import action
@@ -27,6 +26,7 @@ from claims import api_types
 from claims.api_types import MatchOut
 from claims.approvals import decide as approvals_decide
 from claims.approvals.decide import approve_with_changes
+from claims.claim_filters import ClaimApiFilter
 from claims.claim_page.explain import Explanation, explain
 from claims.claim_page.forms import ISOLATED, OPEN, PLAIN, RESTRICTED, SnippetForm
 from claims.claim_page.pods import PodGroup, PodStage, pod_views
@@ -34,16 +34,17 @@ from claims.claim_page.snippets import KINDS, Snippet, claim_snippets, cuda_chec
 from claims.lifecycle import services as lifecycle_services
 from claims.lifecycle.api import LifecycleActions, detailed
 from claims.lifecycle.consumers import sharing_slots
-from claims.models import Allocation, Claim, ClaimQuerySet
+from claims.models import Allocation, Claim
 from claims.observation.observations import observe
 from claims.plans import plan
 from claims.plans.changes import WantedChange
+from claims.requests.cluster_choice import cluster_for
 from claims.requests.services import request_claim
-from claims.states import ClaimState
 from core import idempotency
 from core.conditional import IF_NONE_MATCH, matches, version_tag
 from core.errors import Invalid
-from core.inputs import BooleanFilter, Input, ordered, page_of, valid_ids
+from core.filters import Filters
+from core.inputs import Input, ordered, page_of, valid_ids
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from dra import cuda
@@ -434,31 +435,12 @@ def _at(row: Any, path: str) -> Any:
     return row
 
 
-class ClaimApiFilter(filters.FilterSet):
-    state = filters.MultipleChoiceFilter(choices=ClaimState.choices, distinct=False)
-    team = filters.CharFilter(field_name="team__slug")
-    cluster = filters.CharFilter(field_name="cluster__name")
-    profile = filters.CharFilter(method="filter_profile", label="Slug of one of its profiles")
-    mine = BooleanFilter(method="filter_mine")
-    name = filters.CharFilter(label="Name of the object, exactly")
-    key = filters.CharFilter(method="filter_key", label="Idempotency-Key of your request")
-
-    def filter_profile(self, queryset: ClaimQuerySet, name: str, value: str) -> QuerySet[Claim]:
-        return queryset.with_profile(value)
-
-    def filter_key(self, queryset: QuerySet[Claim], name: str, value: str) -> QuerySet[Claim]:
-        return queryset.filter(requested_by=self.request.user, key=value)
-
-    def filter_mine(self, queryset: QuerySet[Claim], name: str, value: bool) -> QuerySet[Claim]:  # noqa: FBT001
-        return queryset.filter(requested_by=self.request.user) if value else queryset
-
-
 class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
     """Claims of your teams, from request to release."""
 
     serializer_class: type[BaseSerializer[Any]] = api_types.ClaimOut
     queryset = Claim.objects.none()  # tells the schema the type of the id
-    filter_backends = (filters.DjangoFilterBackend,)
+    filter_backends = (Filters,)
     filterset_class = ClaimApiFilter
 
     def get_queryset(self) -> QuerySet[Claim]:
@@ -480,11 +462,16 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
         user = user_of(request)
         fields = api_types.ClaimIn.of(request).validated_data
         fields["team"] = api_types.team_named(fields["team"], user)
-        fields["cluster"] = api_types.cluster_named(fields["cluster"])
         fields["profile"] = api_types.profile_named(fields["profile"], user)
         fields["alternatives"] = [api_types.profile_named(name, user) for name in fields["alternatives"]]
         fields["together"] = api_types.further_named(fields["together"], user)
-        claim = request_claim(by=user, key=idempotency.idempotency_key(request), **fields)
+        name, key = fields["cluster"], idempotency.idempotency_key(request)
+        earlier = None if name else Claim.objects.filter(requested_by=user, key=key).first()
+        if name:
+            fields["cluster"] = api_types.cluster_named(name)
+        else:  # sent again, another one may be the best
+            fields["cluster"] = earlier.cluster if earlier else cluster_for(fields["team"], fields)
+        claim = request_claim(by=user, key=key, **fields)
         return self.claim_response(claim, status.HTTP_201_CREATED)
 
     @extend_schema(responses=WaitedClaimOut, parameters=[WAIT, VERSION])

@@ -23,9 +23,9 @@ from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
 from core.inputs import Input, Rows, ordered, page_of
-from core.schema import key, refuses
+from core.schema import key
 from core.scopes import Scope, needs
-from teams.access import user_of
+from teams.access import team_of_filter, user_of
 
 TAB = OpenApiParameter(
     "tab",
@@ -81,7 +81,6 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
     pagination_class: Any = Rows
     queryset = Claim.objects.none()
 
-    @refuses(404)
     @extend_schema(parameters=[TAB, *SEARCH])
     def list(self, request: Request) -> Response:
         query = request.query_params
@@ -89,6 +88,10 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         if tab is None:
             raise Invalid(f"tab is one of {', '.join(TABS)}.", field="tab")
         search = InboxSearch(*(query.get(name, "").strip()[:200] for name in ("q", "team", "profile")))
+        if search.team:
+            team_of_filter(user_of(request), search.team)
+        if search.profile:
+            api_types.profile_named(search.profile, user_of(request))
         inbox = Inbox(user_of(request), search)
         if tab == "decided":
             page: Sequence[Item] = self.paginate_queryset(DecidedItems(inbox)) or []

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
+from django.urls import reverse
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
@@ -124,7 +125,8 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
         fields = ExtendIn.of(request).validated_data
         key = idempotency.idempotency_key(request)
         extension = extend(claim=self.get_object(), by=user_of(request), key=key, **fields)
-        return Response(ExtensionOut(extension).data, status=status.HTTP_201_CREATED)
+        headers = {"Location": reverse("api-extension-detail", args=[extension.pk])}
+        return Response(ExtensionOut(extension).data, status=status.HTTP_201_CREATED, headers=headers)
 
     @extend_schema(request=ShortenIn, responses=api_types.ClaimDetailOut)
     @action(detail=True, methods=["post"])
@@ -209,7 +211,8 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
     def claim_response(self, claim: Claim, code: int = status.HTTP_200_OK) -> Response:
         """Answer with what was written, also to who has lost the claim by it or in this moment."""
         written = detailed(Claim.objects.all()).get(pk=claim.pk)
-        return Response(api_types.ClaimDetailOut(written).data, status=code)
+        headers = {"Location": reverse("api-claim-detail", args=[claim.pk])} if code == 201 else None
+        return Response(api_types.ClaimDetailOut(written).data, status=code, headers=headers)
 
 
 @needs(Scope.REQUEST)

@@ -82,7 +82,12 @@ class NamespacesView(GenericAPIView[TeamNamespace]):
 @needs(Scope.ADMIN)
 @refuses(403, 404, 409)
 class NamespaceView(APIView):
-    """The namespace in which the claims of a team live in one cluster. Platform admins only."""
+    """The namespace in which the claims of a team live in one cluster. Platform admins change it."""
+
+    @extend_schema(operation_id="teams_namespaces_retrieve", tags=["teams"], responses=NamespaceOut)
+    def get(self, request: Request, slug: str, cluster: str) -> Response:
+        rows = TeamNamespace.objects.filter(team=team_for(user_of(request), slug)).select_related("cluster")
+        return Response(NamespaceOut(get_object_or_404(rows, cluster__name=cluster)).data)
 
     @extend_schema(request=NamespaceIn, responses=NamespaceOut)
     def put(self, request: Request, slug: str, cluster: str) -> Response:

@@ -15,6 +15,7 @@ from claims.api_types import MatchOut
 from claims.approvals.authority import ApprovalRoute
 from claims.match_page import DEVICES_PER_PAGE, excluded_devices
 from claims.models import AtLimit, Delivery
+from claims.requests.cluster_choice import cluster_for
 from claims.requests.manifest_import import import_for
 from claims.requests.manifest_specs import MAX_FILE_LENGTH
 from claims.requests.preview import RequestPreview, preview
@@ -301,10 +302,11 @@ class MatchView(APIView):
         fields = dict(serializer.validated_data)
         step, offset, with_help = fields.pop("step"), fields.pop("offset"), fields.pop("help")
         fields["team"] = api_types.team_named(fields["team"], user)
-        fields["cluster"] = api_types.cluster_named(fields["cluster"])
         fields["profile"] = api_types.profile_named(fields["profile"], user)
         fields["alternatives"] = [api_types.profile_named(slug, user) for slug in fields["alternatives"]]
         fields["together"] = api_types.further_named(fields.get("together", []), user)
+        name = fields["cluster"]
+        fields["cluster"] = api_types.cluster_named(name) if name else cluster_for(fields["team"], fields)
         result = preview(by=user, **fields, with_help=with_help)
         page = None if step is None else _dropped_page(user, result, step, offset)
         return Response({**PreviewOut(result).data, "dropped": page and DroppedOut(page).data})

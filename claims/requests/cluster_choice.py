@@ -7,21 +7,24 @@ figures of each profile cannot tell: their spec is matched in each cluster of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind
 from claims.models import Profile, ProfileAvailability
 from claims.plans.plan import ProfileCount, combine, current_version, spec_with_count
+from core.errors import Invalid
 from dra import match
 from dra.cluster_snapshot import ClusterSnapshot
 from dra.manifests import spec_hash
 from dra.objects import Json
 from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
+from teams.models import Team
 
 # Reasons that end when claims are released.
 HELD = {match.NoFitReason.TAKEN, match.NoFitReason.CAPACITY, match.NoFitReason.NO_NODE}
@@ -85,6 +88,28 @@ def cluster_fits(
         wanted = () if fit.option is None else options[fit.option]
         offers.append([_offered(here.get(profile.pk), count) for profile, count in wanted])
     return sorted(_with_prices(fits, offers), key=_fit_order)
+
+
+def cluster_for(team: Team, wanted: Mapping[str, Any]) -> Cluster:
+    """
+    Return the cluster of the team where a request of the API fits best now. Raises Invalid if it has none.
+    """
+    places = Cluster.objects.filter(enabled=True, team_namespaces__team=team).order_by("name")
+    clusters = list(places.defer("credentials", "discovery"))
+    if not clusters:
+        raise Invalid(
+            f"{team} has no namespace in any cluster. Ask a platform admin for one.", field="cluster"
+        )
+    if len(clusters) == 1:
+        return clusters[0]
+    fits = cluster_fits(
+        clusters,
+        first=(wanted["profile"], wanted["devices"]),
+        alternatives=wanted["alternatives"],
+        together=wanted["together"],
+        claims=wanted["parallel"],
+    )
+    return fits[0].cluster
 
 
 def _fit_of_options(

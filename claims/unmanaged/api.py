@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import Http404
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.urls import reverse
+from django_filters import CharFilter
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
@@ -13,9 +16,12 @@ from claims import api_types
 from claims.models import Claim
 from claims.observation.unmanaged import UnmanagedClaim, unmanaged_objects
 from claims.unmanaged import services
+from claims.unmanaged.views import SEARCHED, UnmanagedFilter
 from core.errors import Invalid
+from core.filters import Filters
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
+from core.listing import WordFilter
 from core.scopes import Scope, needs
 from inventory.models import ResourceClaim
 from teams.access import user_of
@@ -59,26 +65,24 @@ class AdoptIn(Input):
     over_quota = serializers.BooleanField(default=False, help_text="Adopt although over quota")
 
 
+class UnmanagedApiFilter(UnmanagedFilter):
+    q = WordFilter(*SEARCHED)
+    namespace = CharFilter()
+
+
 class UnmanagedClaimsView(ListAPIView[ResourceClaim]):
     """ResourceClaims in the namespaces of your teams that no claim of the portal owns."""
 
     serializer_class = UnmanagedClaimOut
-    filter_backends = ()
+    filter_backends = (Filters,)
+    filterset_class = UnmanagedApiFilter
+    queryset = ResourceClaim.objects.none()
 
-    @extend_schema(
-        parameters=[
-            OpenApiParameter(name, str) for name in ("team", "cluster", "namespace", "origin", "state")
-        ]
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        rows = unmanaged_objects(ResourceClaim, user_of(request)).order_by("name", "pk")
-        fields = {"team": "team", "cluster": "cluster__name", "namespace": "namespace", "origin": "origin",
-                  "state": "state"}  # fmt: skip
-        conditions = {field: request.query_params[name] for name, field in fields.items()
-                if name in request.query_params}  # fmt: skip
-        page = self.paginate_queryset(rows.filter(**conditions))
-        shown = [UnmanagedClaim(row) for row in page or []]
-        return self.get_paginated_response(UnmanagedClaimOut(shown, many=True).data)
+    def get_queryset(self) -> QuerySet[ResourceClaim]:
+        return unmanaged_objects(ResourceClaim, user_of(self.request))
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        return [UnmanagedClaim(row) for row in super().paginate_queryset(queryset) or []]
 
 
 @needs(Scope.ADMIN)
@@ -96,7 +100,8 @@ class AdoptView(IdempotentWrites):
         fields |= {"owner": owner, "profile": api_types.profile_named(fields["profile"], user)}
         claim = services.adopt(row=row, by=user, **fields)
         shown = Claim.objects.select_related("decided_by").for_list().get(pk=claim.pk)
-        return Response(api_types.ClaimOut(shown).data, status=status.HTTP_201_CREATED)
+        headers = {"Location": reverse("api-claim-detail", args=[claim.pk])}
+        return Response(api_types.ClaimOut(shown).data, status=status.HTTP_201_CREATED, headers=headers)
 
 
 def _adopted_object(uid: str, user: User) -> ResourceClaim:

@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_filters import ChoiceFilter, FilterSet
 
 from claims.access import NO_CLAIM
-from claims.claim_list.views import cluster_filter, team_filter
+from claims.claim_filters import cluster_filter, team_filter
 from claims.models import Profile, TeamNamespace
 from claims.observation.observations import consumer_references, device_holdings
 from claims.observation.unmanaged import (
@@ -53,6 +53,9 @@ STATES = [
 ]
 
 
+SEARCHED = "name", "namespace", "uid"
+
+
 class TemplateFilter(FilterSet):
     team, cluster = team_filter(method="by_team"), cluster_filter()
 
@@ -68,6 +71,9 @@ class TemplateFilter(FilterSet):
 class UnmanagedFilter(TemplateFilter):
     origin = ChoiceFilter(label="Origin", choices=list(ORIGINS.items()), empty_label="Any origin")
     state = ChoiceFilter(label="State", choices=STATES, empty_label="Any state")
+
+    class Meta(TemplateFilter.Meta):
+        model = ResourceClaim
 
 
 def _allocated_at(row: ResourceClaim) -> str | None:
@@ -247,7 +253,7 @@ def listing_for(
         columns=columns,
         title=title,
         filters=filters,
-        search=("name", "namespace", "uid"),
+        search=SEARCHED,
         sort="-created",
         load=partial(object_rows, rows),
     )

@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, viewsets
+from rest_framework import mixins, serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -53,7 +53,9 @@ class WorkloadIdentityIn(Input):
 
 
 @needs(Scope.ADMIN)
-class WorkloadIdentityViewSet(IdempotentWrites, viewsets.GenericViewSet[WorkloadIdentity]):
+class WorkloadIdentityViewSet(
+    IdempotentWrites, mixins.RetrieveModelMixin, viewsets.GenericViewSet[WorkloadIdentity]
+):
     """Kubernetes service accounts whose pods act as a service account of a team; owners change them."""
 
     queryset = WorkloadIdentity.objects.none()

@@ -13,10 +13,9 @@ from rest_framework.response import Response
 from core.errors import Invalid
 from core.inputs import CURSOR, Input, Rows, no_cursor, page_of
 from core.origin import Source
-from core.schema import refuses
 from core.times import require_date
 from portal.activity.entries import ACTIONS, ActivityEntry, Filter, Position, Value, read_entries
-from teams.access import is_platform_admin, team_for, user_of
+from teams.access import is_platform_admin, team_of_filter, user_of
 from teams.models import Team
 
 
@@ -72,7 +71,6 @@ class EntryOut(serializers.Serializer[ActivityEntry]):
 class ActivityView(GenericAPIView[Any]):
     pagination_class = ActivityPages
 
-    @refuses(404)
     @extend_schema(parameters=[ActivityIn], responses=EntryOut(many=True))
     def get(self, request: Request) -> Response:
         """Who did what, to what, from where, newest first: in your teams, or in all for platform admins."""
@@ -86,7 +84,7 @@ class ActivityView(GenericAPIView[Any]):
         for name in ("since", "until"):
             require_date(fields[name])
         if slug:
-            chosen = Filter(team=team_for(user, slug).pk, **fields)
+            chosen = Filter(team=team_of_filter(user, slug).pk, **fields)
         else:
             own = None if is_platform_admin(user) else Team.objects.visible_to(user)
             chosen = Filter(teams=own, **fields)

@@ -18,7 +18,7 @@ from core.scopes import Scope, needs
 from core.times import require_date
 from portal.activity.api import ValueOut
 from portal.audit.search import AuditFilter
-from teams.access import require_admin, user_of
+from teams.access import require_admin, team_of_filter, user_of
 from teams.models import AuditEntry, AuditSeal
 
 
@@ -92,6 +92,8 @@ class AuditView(GenericAPIView[AuditSeal]):
         query.is_valid(raise_exception=True)
         fields: dict[str, Any] = dict(query.validated_data)
         after = fields.pop("after")
+        if fields["team"]:
+            team_of_filter(user_of(request), fields["team"])
         for name in ("since", "until"):
             require_date(fields[name])
         entries = AuditEntry.objects.filter(AuditFilter(**fields).condition())

@@ -383,7 +383,7 @@ def test_each_word_is_found_in_name_reason_person_or_profile(
 def test_a_word_is_found_in_each_profile_and_special_characters_are_text(
     client, request, monkeypatch, vision, fra, alice, root, person, rare
 ):
-    monkeypatch.setattr("claims.claim_list.views.RARE", rare)
+    monkeypatch.setattr("claims.claim_filters.RARE", rare)
     large, small = make_profile("large-gpu"), make_profile("small-gpu")
     Profile.objects.filter(pk=large.pk).update(title="Large_GPU")
     claims = {

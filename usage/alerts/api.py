@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
-from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework import serializers
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
+from core.filters import Filters
 from core.inputs import BooleanFilter, ordered, valid_ids
+from core.listing import WordFilter
 from teams.access import user_of
+from usage.alerts.views import SEARCHED, AlertFilter
 from usage.models import Alert, AlertQuerySet
 
 
-class AlertApiFilter(filters.FilterSet):
+class AlertApiFilter(AlertFilter):
+    """Those of the page; without `open` the list has resolved ones too."""
+
+    state = None
+    q = WordFilter(*SEARCHED)
     open = BooleanFilter(method="by_open", label="Whether it is open; both without it.")
     condition = filters.MultipleChoiceFilter(choices=Alert.Condition.choices, distinct=False)
-    team = filters.CharFilter(field_name="team__slug")
-    cluster = filters.CharFilter(field_name="cluster__name")
     claim = filters.CharFilter(method="by_claim", label="ID of the claim.")
 
     def by_claim(self, rows: AlertQuerySet, name: str, value: str) -> AlertQuerySet:
@@ -50,7 +54,7 @@ class AlertViewSet(ReadOnlyModelViewSet[Alert]):
     lookup_value_converter = "uuid"
     serializer_class = AlertOut
     queryset = Alert.objects.none()
-    filter_backends = (DjangoFilterBackend,)
+    filter_backends = (Filters,)
     filterset_class = AlertApiFilter
     pagination_class = ordered("-since", "-id")
 

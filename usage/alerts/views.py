@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_filters import ChoiceFilter, FilterSet
 
-from claims.claim_list.views import cluster_filter, team_filter
+from claims.claim_filters import cluster_filter, team_filter
 from core.listing import Column, Listing
 from core.times import local_text
 from teams.access import user_of
@@ -37,6 +37,7 @@ COLUMNS: list[Column[Any]] = [
     Column("since", "Since", lambda row: row.since, sort="since"),
     Column("resolved", "Resolved", lambda row: row.resolved_at, sort="resolved_at"),
 ]
+SEARCHED = "text", "claim__name", "cluster__name", "team__slug"
 RELATED = ("claim", "team", "cluster")
 # Condition → colour family and icon of an open alert.
 LOOKS = {
@@ -88,7 +89,7 @@ def alerts(request: HttpRequest) -> HttpResponseBase:
         columns=[one for one in COLUMNS if one.name != "resolved" or state == RESOLVED],
         title="Alerts",
         filters=AlertFilter,
-        search=("text", "claim__name", "cluster__name", "team__slug"),
+        search=SEARCHED,
         sort="-since",
         prepare=prepare,
     )

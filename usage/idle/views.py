@@ -36,8 +36,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django_filters import FilterSet
 
 from claims.access import may_request, reason_not_to_release
+from claims.claim_filters import profile_filter, team_filter
 from claims.claim_list.bulk import MAX_CLAIMS, selected_claims
-from claims.claim_list.views import profile_filter, team_filter
 from claims.inbox.views import reminded
 from claims.models import Claim, Profile
 from core.attempt import Attempt, posted, refusal_as_message
