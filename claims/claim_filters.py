@@ -20,6 +20,7 @@ from claims.states import LIVE as LIVE_STATES
 from core.errors import Invalid
 from core.filters import TRIGRAM, RowFilter, Titled, estimated_rows, has_text_by_index, like_pattern
 from core.inputs import BooleanFilter
+from core.limits import limiting_team
 from core.listing import WordFilter
 from core.prepared import Prepared
 from inventory.models import Cluster
@@ -55,9 +56,9 @@ def _profiles(*, is_admin: bool) -> Prepared:
 
 
 def teams_of_reader(request: HttpRequest) -> dict[str, UUID]:
-    if request.user.is_superuser:
-        return dict(TEAMS.rows())
-    return {team.slug: team.pk for team in reader_roles(request)}
+    everywhere, only = request.user.is_superuser, limiting_team()
+    teams = dict(TEAMS.rows()) if everywhere else {team.slug: team.pk for team in reader_roles(request)}
+    return teams if only is None else {slug: pk for slug, pk in teams.items() if pk == only}
 
 
 def clusters_of_reader(request: HttpRequest) -> dict[str, UUID]:

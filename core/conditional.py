@@ -180,8 +180,10 @@ def _is_read(path: str) -> bool:
 def location_of(request: HttpRequest, response: Any) -> str:
     """Return the address of what a POST has created: that of its own if it can be read, else of the list."""
     field = getattr(response.renderer_context["view"], "lookup_field", "pk")
-    path = f"{request.path}{response.data.get('id' if field == 'pk' else field)}/"
-    return path if _is_read(path) else request.path
+    made = response.data if isinstance(response.data, Mapping) else {}
+    key = made.get("id" if field == "pk" else field)
+    path = f"{request.path}{key}/"
+    return path if key and _is_read(path) else request.path
 
 
 def current(request: Request, path: str) -> HttpResponse:

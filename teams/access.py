@@ -98,9 +98,10 @@ def team_for(user: User | AnonymousUser, slug: str, *, at_least: Role = Role.VIE
 
 def team_of_filter(user: User | AnonymousUser, slug: str) -> Team:
     """Return a team that the reader may see; raise Invalid with those that there are."""
-    team = Team.objects.visible_to(user).filter(slug=slug).first()
+    visible = Team.objects.visible_to(user)
+    team = visible.filter(slug=slug).first()
     if team is None:
-        known = [team.slug for team in teams_where(user, at_least=Role.VIEWER)][:21]
+        known = list(visible.order_by("slug").values_list("slug", flat=True)[:21])
         use = f" Teams: {', '.join(known) or 'none'}." if len(known) <= 20 else ""
         raise Invalid(f"team: “{slug[:40]}” is unknown.{use}", field="team")
     return team

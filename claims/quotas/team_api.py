@@ -86,6 +86,7 @@ class NamespaceView(APIView):
 
     @extend_schema(operation_id="teams_namespaces_retrieve", tags=["teams"], responses=NamespaceOut)
     def get(self, request: Request, slug: str, cluster: str) -> Response:
+        """The namespace of a team that you may see in one cluster."""
         rows = TeamNamespace.objects.filter(team=team_for(user_of(request), slug)).select_related("cluster")
         return Response(NamespaceOut(get_object_or_404(rows, cluster__name=cluster)).data)
 

@@ -7,6 +7,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from claims.inbox.comments import comment_on_claim
+from claims.models import Claim
+from claims.states import ClaimState
 from core.saved_filters import save_filter
 from portal.openapi import description
 from teams import service_accounts
@@ -107,3 +109,90 @@ def test_following_next_reads_every_row_exactly_once(described, places):
             wrong[path, "limit"] = refused.content
     assert wrong == {}
     assert len(walked) > 14, walked
+
+
+NAMES_OF_OBJECTS = {"team", "cluster", "state", "who", "profile", "condition", "origin", "tab"}
+
+
+@pytest.mark.security(
+    "access", "unknown values of every filter: the names that are listed are those that the reader sees"
+)
+def test_an_unknown_value_of_a_filter_is_refused_with_those_that_exist(described, places):
+    make_team("secret")
+    api, wrong, asked = APIClient(), {}, 0
+    for who in ("root", "lena"):
+        api.force_login(make_user(who))
+        for path, operation, _schema in lists(described):
+            names = {one["name"] for one in operation["parameters"] if one["in"] == "query"}
+            for name in () if "{" in path else sorted(names & NAMES_OF_OBJECTS):
+                answer = api.get(f"{path}?{name}=no-such")
+                text, asked = str(answer.json()), asked + 1
+                if who == "lena" and answer.status_code == 403:
+                    continue
+                if (
+                    answer.status_code != 422
+                    or (who == "lena" and "secret" in text)
+                    or (name == "team" and "vision" not in text)
+                ):
+                    wrong[who, path, name] = text[:300]
+    assert wrong == {}
+    assert asked > 20
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("q=other", ["other"]),
+        ("q=lena", ["claim-0", "claim-1"]),
+        ("who=omar", ["other"]),
+        ("who=me", ["claim-0", "claim-1"]),
+        ("state=live", ["claim-0", "claim-1"]),
+        ("state=over&state=requested", ["claim-0", "claim-1", "other"]),
+        ("name=claim-1", ["claim-1"]),
+        ("since=2026-11-02T00:00:00Z", ["claim-0", "claim-1"]),
+        ("until=2026-11-02T00:00:00Z", ["other"]),
+    ],
+)
+def test_claims_are_found_as_on_the_page(query, found):
+    lena, omar = make_user("lena"), make_user("omar")
+    team = make_team("vision", members=(lena, omar))
+    for number in range(2):
+        make_claim(team, by=lena, name=f"claim-{number}")
+    old = make_claim(team, by=omar, name="other", state=ClaimState.RELEASED)
+    Claim.objects.filter(pk=old.pk).update(created_at="2026-11-01T00:00:00Z")
+    api = APIClient()
+    api.force_login(lena)
+    rows = api.get(f"/api/v1/claims/?{query}").json()["results"]
+    assert sorted(row["name"] for row in rows) == found
+
+
+def test_what_a_post_creates_is_found_at_its_location(places):
+    api = APIClient()
+    api.force_login(make_user("root"))
+    bodies = {
+        "tokens/": {"title": "T", "scopes": ["read"]},
+        "teams/": {"slug": "new", "title": "New"},
+        "teams/vision/members/": {"username": make_user("newcomer").username, "role": "member"},
+        "teams/vision/service-accounts/": {"name": "bot"},
+        "teams/vision/service-accounts/ci-1/tokens/": {"title": "T"},
+        "approval-reasons/": {"title": "Later", "text": "Later.", "team": "vision"},
+        "me/filters/": {"path": "/claims/", "name": "New", "query": "q=new"},
+        f"claims/{places['id']}/comments/": {"text": "Fine."},
+    }
+    for path, body in bodies.items():
+        made = api.post(f"/api/v1/{path}", body, format="json")
+        assert made.status_code == 201, (path, made.content)
+        found = api.get(made.headers["Location"])
+        key = named(made.json())
+        assert key in (named(found.json()), *map(named, found.json().get("results", ()))), path
+
+
+def test_every_object_that_is_written_can_be_read_and_takes_if_match(described):
+    """Each PUT, PATCH and DELETE of an object, or of a part of one that can be read."""
+    without = {
+        f"{method} {path}"
+        for path, item in described["paths"].items()
+        for method in ("put", "patch", "delete")
+        if method in item and "If-Match" not in {one["name"] for one in item[method]["parameters"]}
+    }
+    assert without == set()

@@ -92,7 +92,6 @@ def test_device_response_has_all_attributes_of_the_slice(as_alice, held):
     ("query", "count"),
     [
         ("cluster=fra-1", 3),
-        ("cluster=nowhere", 0),
         ("node=node-a", 2),
         ("state=free", 2),
         ("state=free&state=in-use", 3),

@@ -96,7 +96,7 @@ def test_outsiders_learn_of_no_team_and_members_of_no_platform(reads, vision, al
     assert reads(eve).status_code == 404
     assert reads(alice, PLATFORM).status_code == 403
     client.force_login(eve)
-    assert client.get(API, {"team": "vision"}).status_code == 404
+    assert client.get(API, {"team": "vision"}).status_code == 422
 
 
 def test_a_team_does_not_show_entries_of_others_and_the_platform_shows_all(reads, root, vision, alice):

@@ -113,7 +113,7 @@ def test_other_teams_see_none_of_it_and_viewers_cannot_resize(client, found, cla
     client.force_login(eve)
     assert claim.name not in client.get(OVERSIZED).text
     assert client.get("/api/v1/waste/oversized/").json()["results"] == []
-    assert client.get("/api/v1/waste/oversized/?team=vision").status_code == 404
+    assert client.get("/api/v1/waste/oversized/?team=vision").status_code == 422
     client.force_login(bob)
     page = client.get(OVERSIZED).text
     assert claim.name in page

@@ -149,7 +149,7 @@ def test_the_api_lists_idle_claims_of_the_readers_teams(client, idle, alice, eve
     assert (row["name"], row["idle_cost"], row["per_hour"]) == (idle.name, "15.00", "3.0000")
     client.force_login(eve)
     assert client.get("/api/v1/waste/idle/").json()["results"] == []
-    assert client.get("/api/v1/waste/idle/?team=vision").status_code == 404
+    assert client.get("/api/v1/waste/idle/?team=vision").status_code == 422
     assert client.post("/api/v1/waste/idle/").status_code == 405
 
 
