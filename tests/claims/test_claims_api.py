@@ -63,6 +63,19 @@ def test_same_key_creates_one_claim(alice, request_fields):
     assert Claim.objects.count() == 1
 
 
+def test_without_a_cluster_the_best_one_of_the_team_is_chosen_once(alice, vision, request_fields):
+    del request_fields["cluster"]
+    asked = []
+    for _ in "ab":
+        headers = {"Idempotency-Key": "k1"}
+        asked.append(client(alice).post(CLAIMS, request_fields, format="json", headers=headers).json())
+        make_cluster("aaa-1", teams=(vision,) if len(asked) == 1 else ())
+    assert [one["cluster"] for one in asked] == ["fra-1", "fra-1"]
+    assert asked[0]["id"] == asked[1]["id"]
+    shown = client(alice).post("/api/v1/match/", request_fields, format="json")
+    assert shown.status_code == 200
+
+
 @pytest.mark.parametrize("key", ["k" * 81, "one\ttwo"])
 def test_overlong_key_is_422(alice, request_fields, key):
     answer = client(alice).post(CLAIMS, request_fields, format="json", headers={"Idempotency-Key": key})

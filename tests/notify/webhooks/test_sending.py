@@ -57,6 +57,12 @@ def test_other_addresses_are_refused(url, is_internal):
         require_url(url, is_internal=is_internal)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LocalHost.", "metrics.localhost"])
+def test_the_own_machine_is_refused_under_every_name(host):
+    with pytest.raises(Invalid, match="inside a network"):
+        require_url(f"https://{host}/", is_internal=False)
+
+
 PRIVATE = [
     *("127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "::1", "fc00::1"),
     *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "198.18.0.1", "192.0.2.1"),
