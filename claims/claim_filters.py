@@ -17,7 +17,7 @@ from django_filters import CharFilter, ChoiceFilter, FilterSet, IsoDateTimeFilte
 from claims.models import Alternative, Claim, ClaimQuerySet, Profile, ProfileVersion, TeamNamespace
 from claims.states import FINAL, ClaimState
 from claims.states import LIVE as LIVE_STATES
-from core.errors import Invalid
+from core.errors import unknown
 from core.filters import TRIGRAM, RowFilter, Titled, estimated_rows, has_text_by_index, like_pattern
 from core.inputs import BooleanFilter
 from core.limits import limiting_team
@@ -225,9 +225,8 @@ class ClaimApiFilter(ClaimFilter):
                 | Q(memberships__team__in=Team.objects.visible_to(reader))
             )
         if value != ME and not people.filter(username=value).exists():
-            known = [*people.order_by("username").values_list("username", flat=True).distinct()[:21]]
-            use = f" Use {', '.join([ME, *known[:-1]])} or {known[-1]}." if 0 < len(known) <= 20 else ""
-            raise Invalid(f"who: “{value[:40]}” is unknown.{use}", field="who")
+            names = people.order_by("username").values_list("username", flat=True).distinct()
+            raise unknown("who", value, (ME, *names[:21]))
         return self.by_person(claims, name, value)
 
     def by_key(self, claims: ClaimQuerySet, name: str, value: str) -> QuerySet[Claim]:

@@ -118,8 +118,8 @@ class ConditionalMiddleware:
                 cache.delete_many(marks)
             _marks.reset(none)
             _expected.reset(before)
-        if response.status_code == 201 and "Location" not in response.headers:
-            response["Location"] = location_of(request, response)
+        if response.status_code == 201 and (place := location_of(request, response)):
+            response.headers.setdefault("Location", place)
         if request.method not in ("GET", "HEAD") or response.status_code != 200 or response.streaming:
             return response
         if "ETag" not in response.headers:
@@ -177,13 +177,12 @@ def _is_read(path: str) -> bool:
     return view is not None and ("get" in actions if actions else hasattr(view, "get"))
 
 
-def location_of(request: HttpRequest, response: Any) -> str:
-    """Return the address of what a POST has created: that of its own if it can be read, else of the list."""
+def location_of(request: HttpRequest, response: Any) -> str | None:
+    """Return where what a POST has created is read: at its own address, else in the list; None without."""
     field = getattr(response.renderer_context["view"], "lookup_field", "pk")
     made = response.data if isinstance(response.data, Mapping) else {}
-    key = made.get("id" if field == "pk" else field)
-    path = f"{request.path}{key}/"
-    return path if key and _is_read(path) else request.path
+    key = made.get("id" if field == "pk" else field, "")
+    return next((path for path in (f"{request.path}{key}/", request.path) if _is_read(path)), None)
 
 
 def current(request: Request, path: str) -> HttpResponse:

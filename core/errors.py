@@ -4,7 +4,8 @@ Refusals: one exception, one code, one message with numbers.
 A value that the database cannot store (a NUL in a text, a number out of range) is a refusal too: 422.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -52,6 +53,17 @@ class UnknownName(Invalid):
 
     code = "unknown-name"
     title = "There is nothing of this name"
+
+
+def unknown(name: str, value: str, known: Iterable[str]) -> Invalid:
+    """Return the refusal of a filter whose value nothing that the reader sees has."""
+    return Invalid(f"{name}: “{value[:40]}” is unknown.{use(known)}", field=name)
+
+
+def use(known: Iterable[str]) -> str:
+    """Return a sentence with what there is, "" of more than 20."""
+    names = [*islice(known, 21)]
+    return f" Use {' or '.join(', '.join(names).rsplit(', ', 1))}." if 0 < len(names) <= 20 else ""
 
 
 class Forbidden(PortalError):

@@ -27,7 +27,7 @@ from django_filters.fields import ModelChoiceField, ModelChoiceIterator
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import extend_schema_field
 
-from core.errors import Invalid
+from core.errors import Invalid, unknown
 from core.markup import attributes, escape
 
 TRIGRAM = 3  # characters of a part that the index has
@@ -88,17 +88,11 @@ class RowField(ModelChoiceField):
         )
 
 
-def unknown_value(form: Form, name: str) -> tuple[str, str]:
-    """
-    Return which value of a filter is unknown, and the values that there are; the second is "" of more than 20
-    or if its rows have no such names.
-    """
-    field = form.fields.get(name)
-    known = [key for key, _label in getattr(field, "choices", ()) if key and isinstance(key, str)]
-    use = f"Use {', '.join(known[:-1])} or {known[-1]}." if 1 < len(known) <= 20 else ""
-    value = form[name].value()
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return f"{(field.label if field else '') or name}: “{text[:40]}” is unknown", use
+def unknown_value(form: Form, name: str) -> tuple[str, list[str]]:
+    """Return the value of a filter that is unknown, and those that there are, if they have names."""
+    choices, value = getattr(form.fields.get(name), "choices", ()), form[name].value()
+    known = [key for key, _label in choices if key and isinstance(key, str)]
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value), known
 
 
 class Filters(DjangoFilterBackend):
@@ -108,9 +102,9 @@ class Filters(DjangoFilterBackend):
         found = self.get_filterset(request, queryset, view)
         if found is not None and not found.is_valid():
             name, problems = next(iter(found.form.errors.items()))
-            is_choice = hasattr(found.form.fields.get(name), "choices")
-            sentence, use = unknown_value(found.form, name)
-            raise Invalid(f"{sentence}. {use}".strip() if is_choice else f"{name}: {problems[0]}", field=name)
+            if not hasattr(found.form.fields.get(name), "choices"):
+                raise Invalid(f"{name}: {problems[0]}", field=name)
+            raise unknown(name, *unknown_value(found.form, name))
         return queryset if found is None else found.qs
 
 

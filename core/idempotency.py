@@ -16,12 +16,15 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
+from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
+from rest_framework import mixins
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
 
 from core.errors import Conflict, Invalid
 from core.limits import limiting_team
@@ -67,6 +70,12 @@ class IdempotentWrites(APIView):
         by_service = getattr(self, "action", None) in self.keyed_by_service
         if request.method == "POST" and handler and not by_service and HEADER in request.headers:
             vars(self)["post"] = partial(respond_once, handler, self.shown_once)
+
+
+class Objects[M: Model](
+    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, GenericViewSet[M]
+):
+    """A list and each of its objects, whose writes honor the header."""
 
 
 def respond_once(

@@ -34,6 +34,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import slugify
 from django_filters import CharFilter, FilterSet
 
+from core.errors import use
 from core.filters import unknown_value
 from core.models import SavedFilter
 from core.saved_filters import default_of, saved_query
@@ -348,11 +349,11 @@ class Listing[M: Model]:
         """Return a sentence for each filter of the address whose value the list does not know."""
         if self.filterset is None or self.filterset.form.is_valid():
             return []
-        form = self.filterset.form
-        return [
-            f"{sentence}, and not filtered by. {use}".strip()
-            for sentence, use in (unknown_value(form, name) for name in form.errors)
-        ]
+        form, sentences = self.filterset.form, []
+        for name in form.errors:
+            (value, known), label = unknown_value(form, name), form[name].label or name
+            sentences.append(f"{label}: “{value[:40]}” is unknown, and not filtered by.{use(known)}")
+        return sentences
 
     @cached_property
     def filters(self) -> list[ActiveFilter]:

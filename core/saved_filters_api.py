@@ -7,11 +7,11 @@ from typing import cast
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, ordered
 from core.models import SavedFilter
 from core.saved_filters import MAX_QUERY, make_default, rename_filter, save_filter
@@ -50,9 +50,7 @@ class ChangeSavedFilterIn(Input):
 
 
 @needs(Scope.REQUEST)
-class SavedFilterViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[SavedFilter]
-):
+class SavedFilterViewSet(Objects[SavedFilter]):
     """Your saved filters. Nobody else sees them."""
 
     serializer_class = SavedFilterOut

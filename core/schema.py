@@ -157,8 +157,8 @@ class Schema(AutoSchema):
     def _is_conditional(self) -> bool:
         """Whether it writes an object that can be read: at its address, or at that of an action."""
         view: Any = self.view
-        if self.method in ("PUT", "PATCH", "DELETE") and self._reads():
-            return True
+        if self.method in ("PUT", "PATCH", "DELETE"):
+            return self._reads() or hasattr(view, "retrieve")
         handler = getattr(view, getattr(view, "action", None) or "post", None)
         return bool(getattr(handler, "detail", False)) and hasattr(view, "retrieve")
 

@@ -11,7 +11,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.expressions import Combinable
 from django.http import Http404, HttpRequest
 
-from core.errors import Forbidden, Invalid
+from core.errors import Forbidden, unknown
 from core.limits import limiting_team
 from core.prepared import Prepared, PreparedObjects
 from teams.models import Membership, Role, Team, TeamQuerySet, User
@@ -101,9 +101,7 @@ def team_of_filter(user: User | AnonymousUser, slug: str) -> Team:
     visible = Team.objects.visible_to(user)
     team = visible.filter(slug=slug).first()
     if team is None:
-        known = list(visible.order_by("slug").values_list("slug", flat=True)[:21])
-        use = f" Teams: {', '.join(known) or 'none'}." if len(known) <= 20 else ""
-        raise Invalid(f"team: “{slug[:40]}” is unknown.{use}", field="team")
+        raise unknown("team", slug, visible.order_by("slug").values_list("slug", flat=True)[:21])
     return team
 
 

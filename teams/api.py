@@ -7,14 +7,14 @@ from django.shortcuts import get_object_or_404
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.errors import Invalid
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, ordered, validate_name
 from core.limits import limiting_team
 from core.schema import refuses
@@ -225,9 +225,7 @@ class TeamIn(Input):
 
 
 @needs(Scope.ADMIN)
-class TeamViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Team]
-):
+class TeamViewSet(Objects[Team]):
     """Your teams; all teams for platform admins."""
 
     queryset = Team.objects.none()
@@ -290,9 +288,7 @@ def new_token(row: ApiToken, text: str, status: int = 200) -> Response:
 
 
 @needs(Scope.REQUEST)
-class TokenViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApiToken]
-):
+class TokenViewSet(Objects[ApiToken]):
     """Your own tokens. Nobody can read the tokens of others."""
 
     lookup_value_converter = "uuid"

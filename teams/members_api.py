@@ -7,11 +7,11 @@ from typing import Any
 from django.db.models import F, QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -33,9 +33,7 @@ class MemberIn(RoleIn):
 
 @needs(Scope.ADMIN)
 @refuses(404)
-class MemberViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Membership]
-):
+class MemberViewSet(Objects[Membership]):
     """Members of a team that you may see. Owners add, change and remove them; everybody may leave."""
 
     serializer_class = MemberOut

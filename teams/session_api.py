@@ -5,13 +5,13 @@ from __future__ import annotations
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.errors import Forbidden
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import ordered
 from core.limits import limiting_team
 from core.schema import refuses
@@ -39,9 +39,7 @@ class EndedOut(serializers.Serializer[dict[str, int]]):
 
 
 @needs(Scope.REQUEST)
-class SessionViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Session]
-):
+class SessionViewSet(Objects[Session]):
     """Your sessions in browsers; a token that is limited to one team sees none."""
 
     serializer_class = SessionOut

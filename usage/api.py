@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 
 from claims.models import Claim
 from core.errors import Invalid
-from core.idempotency import IdempotentWrites
+from core.idempotency import IdempotentWrites, Objects
 from core.inputs import AskingInput, Input, require_known
 from core.models import Installation
 from core.schema import refuses
@@ -560,9 +560,7 @@ class ClosedMonthViewSet(IdempotentWrites, mixins.ListModelMixin, viewsets.Gener
 
 
 @needs(Scope.ADMIN)
-class RateViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Rate]
-):
+class RateViewSet(Objects[Rate]):
     """Rates. Everybody may read them; platform admins add them, and change those that do not apply yet."""
 
     lookup_value_converter = "uuid"

@@ -10,13 +10,13 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.errors import Invalid
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -129,12 +129,7 @@ class MonthlyIn(Input):
 
 
 @needs(Scope.REQUEST)
-class SavedReportViewSet(
-    IdempotentWrites,
-    mixins.ListModelMixin,
-    mixins.RetrieveModelMixin,
-    viewsets.GenericViewSet[SavedReport],
-):
+class SavedReportViewSet(Objects[SavedReport]):
     """Your saved reports; those of others are 404."""
 
     lookup_value_converter = "uuid"

@@ -2,7 +2,7 @@
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -12,7 +12,7 @@ from claims.approvals import services
 from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH, editable_reasons
 from claims.models import Approval, ApprovalRule, Delegation, ReasonTemplate
 from core.errors import Invalid
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Cursor, Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -52,9 +52,7 @@ class ApprovalRuleOut(serializers.ModelSerializer[ApprovalRule]):
 
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
-class ApprovalRuleViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApprovalRule]
-):
+class ApprovalRuleViewSet(Objects[ApprovalRule]):
     """The most specific rule applies; without one, that of the profile version."""
 
     serializer_class = ApprovalRuleOut
@@ -106,9 +104,7 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
 
 
 @needs(Scope.APPROVE)
-class DelegationViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Delegation]
-):
+class DelegationViewSet(Objects[Delegation]):
     """The delegations that you gave and those that you received."""
 
     serializer_class = DelegationOut
@@ -157,12 +153,7 @@ class ReasonOut(serializers.ModelSerializer[ReasonTemplate]):
 
 
 @needs(Scope.APPROVE)
-class ReasonViewSet(
-    IdempotentWrites,
-    mixins.ListModelMixin,
-    mixins.RetrieveModelMixin,
-    viewsets.GenericViewSet[ReasonTemplate],
-):
+class ReasonViewSet(Objects[ReasonTemplate]):
     """The reasons of the teams that you lead; for platform admins all of them."""
 
     serializer_class = ReasonOut

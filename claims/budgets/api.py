@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,7 +22,7 @@ from claims.models import AtLimit, Budget, QuotaRequest, RequestStatus
 from claims.quotas.services import deny_quota_request, withdraw_quota_request
 from core import idempotency
 from core.errors import Invalid
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, Rows, page_of
 from core.schema import key, refuses
 from core.scopes import Scope, needs
@@ -110,9 +110,7 @@ class BudgetIn(TermsIn):
 
 
 @needs(Scope.ADMIN)
-class BudgetViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Budget]
-):
+class BudgetViewSet(Objects[Budget]):
     """Open budgets of your teams with their use. Platform admins set, change and end them."""
 
     lookup_value_converter = "uuid"
@@ -209,9 +207,7 @@ KEY = key("The same key asks once.")
 
 
 @needs(Scope.REQUEST)
-class BudgetRequestViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
-):
+class BudgetRequestViewSet(Objects[QuotaRequest]):
     """Requests for extra budget of your teams, with their decisions."""
 
     lookup_value_converter = "uuid"

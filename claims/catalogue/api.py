@@ -8,7 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, extend_schema
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -32,7 +32,7 @@ from claims.catalogue.sharing import Sharing
 from claims.catalogue.versions import live_versions, proposed_difference, versions_with_claim_counts
 from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, Rows, is_true, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -320,9 +320,7 @@ SAVED = PolymorphicProxySerializer(
 
 
 @needs(Scope.ADMIN)
-class ProfileViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Profile]
-):
+class ProfileViewSet(Objects[Profile]):
     """Profiles that you may see."""
 
     volatile = frozenset(

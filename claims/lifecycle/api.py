@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -29,7 +29,7 @@ from claims.models import Allocation, Claim, ClaimQuerySet, Extension, RequestSt
 from claims.requests.services import resize
 from core import idempotency
 from core.errors import Invalid
-from core.idempotency import IdempotentWrites
+from core.idempotency import IdempotentWrites, Objects
 from core.inputs import Input, ordered, page_of
 from core.schema import key, refuses
 from core.scopes import Scope, needs
@@ -217,9 +217,7 @@ class LifecycleActions(IdempotentWrites, viewsets.GenericViewSet[Claim]):
 
 @needs(Scope.REQUEST)
 @extend_schema_view(list=extend_schema(description="Extension requests that wait for a decision."))
-class ExtensionViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Extension]
-):
+class ExtensionViewSet(Objects[Extension]):
     """Extension requests. Create one with `claims/{id}/extend/`."""
 
     serializer_class: type[BaseSerializer[Any]] = ExtensionOut

@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,7 +19,7 @@ from claims.quotas.classes import unknown_class
 from claims.quotas.quota_usage import quota_breakdown, quota_usage
 from claims.quotas.tasks import write_cluster
 from core import idempotency
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, require_known
 from core.schema import key, refuses
 from core.scopes import Scope, needs
@@ -101,9 +101,7 @@ class QuotaRequestOut(serializers.Serializer[Any]):
 
 
 @needs(Scope.ADMIN)
-class QuotaViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Quota]
-):
+class QuotaViewSet(Objects[Quota]):
     """Quotas of your teams."""
 
     volatile = frozenset(
@@ -218,9 +216,7 @@ KEY = key("The same key asks once.")
 
 
 @needs(Scope.REQUEST)
-class QuotaRequestViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[QuotaRequest]
-):
+class QuotaRequestViewSet(Objects[QuotaRequest]):
     """Quota requests of your teams, with their decisions."""
 
     keyed_by_service = frozenset(("create",))

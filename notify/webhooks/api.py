@@ -8,13 +8,13 @@ from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.errors import Invalid
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -121,9 +121,7 @@ class ReplayedOut(serializers.Serializer[Any]):
 
 
 @needs(Scope.ADMIN)
-class WebhookViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Webhook]
-):
+class WebhookViewSet(Objects[Webhook]):
     """Webhooks of the teams that you lead; all of them for platform admins."""
 
     serializer_class = WebhookOut
@@ -188,12 +186,7 @@ class WebhookViewSet(
 
 
 @needs(Scope.ADMIN)
-class DeliveryViewSet(
-    IdempotentWrites,
-    mixins.ListModelMixin,
-    mixins.RetrieveModelMixin,
-    viewsets.GenericViewSet[WebhookDelivery],
-):
+class DeliveryViewSet(Objects[WebhookDelivery]):
     """What became of each event at a webhook, of the last 30 days."""
 
     serializer_class = DeliveryOut

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from core.errors import Invalid
 from core.filters import has_text
-from core.idempotency import IdempotentWrites
+from core.idempotency import IdempotentWrites, Objects
 from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -71,9 +71,7 @@ class PersonIn(Input):
 
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
-class PersonViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[User]
-):
+class PersonViewSet(Objects[User]):
     """Everybody with an account. Platform admins only."""
 
     serializer_class = PersonOut
@@ -143,9 +141,7 @@ class InvitationIn(Input):
 
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
-class InvitationViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Invitation]
-):
+class InvitationViewSet(Objects[Invitation]):
     """Invitations that nobody has accepted or withdrawn. Platform admins only."""
 
     serializer_class = InvitationOut

@@ -8,14 +8,14 @@ from typing import Any
 from django.db.models import QuerySet
 from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from cluster.checkup import CheckupVerdict
 from core.errors import Invalid
-from core.idempotency import IdempotentWrites
+from core.idempotency import Objects
 from core.inputs import Input, ordered, validate_name
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -147,12 +147,7 @@ def changes_out(changes: Iterable[AccessChange]) -> list[dict[str, Any]]:
 
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
-class IdentityProviderViewSet(
-    IdempotentWrites,
-    mixins.ListModelMixin,
-    mixins.RetrieveModelMixin,
-    viewsets.GenericViewSet[IdentityProvider],
-):
+class IdentityProviderViewSet(Objects[IdentityProvider]):
     """OpenID Connect providers through which people sign in. Platform admins only."""
 
     serializer_class = IdentityProviderOut
@@ -256,9 +251,7 @@ class GroupRuleIn(Input):
 
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
-class GroupRuleViewSet(
-    IdempotentWrites, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[GroupRule]
-):
+class GroupRuleViewSet(Objects[GroupRule]):
     """What the members of groups are given. Platform admins only."""
 
     serializer_class = GroupRuleOut

@@ -112,6 +112,7 @@ def test_following_next_reads_every_row_exactly_once(described, places):
 
 
 NAMES_OF_OBJECTS = {"team", "cluster", "state", "who", "profile", "condition", "origin", "tab"}
+OF_WORDS = {("/api/v1/activity/", "who"), ("/api/v1/audit/", "who")}  # of a name: nobody may have them
 
 
 @pytest.mark.security(
@@ -125,6 +126,8 @@ def test_an_unknown_value_of_a_filter_is_refused_with_those_that_exist(described
         for path, operation, _schema in lists(described):
             names = {one["name"] for one in operation["parameters"] if one["in"] == "query"}
             for name in () if "{" in path else sorted(names & NAMES_OF_OBJECTS):
+                if (path, name) in OF_WORDS:
+                    continue
                 answer = api.get(f"{path}?{name}=no-such")
                 text, asked = str(answer.json()), asked + 1
                 if who == "lena" and answer.status_code == 403:
@@ -168,7 +171,8 @@ def test_claims_are_found_as_on_the_page(query, found):
 
 def test_what_a_post_creates_is_found_at_its_location(places):
     api = APIClient()
-    api.force_login(make_user("root"))
+    _row, token = make_token(make_user("root"))
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
     bodies = {
         "tokens/": {"title": "T", "scopes": ["read"]},
         "teams/": {"slug": "new", "title": "New"},
@@ -176,7 +180,7 @@ def test_what_a_post_creates_is_found_at_its_location(places):
         "teams/vision/service-accounts/": {"name": "bot"},
         "teams/vision/service-accounts/ci-1/tokens/": {"title": "T"},
         "approval-reasons/": {"title": "Later", "text": "Later.", "team": "vision"},
-        "me/filters/": {"path": "/claims/", "name": "New", "query": "q=new"},
+        "me/filters/": {"list": "/claims/", "name": "New", "query": "q=new"},
         f"claims/{places['id']}/comments/": {"text": "Fine."},
     }
     for path, body in bodies.items():

@@ -8,12 +8,12 @@ from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from core.idempotency import IdempotentWrites
+from core.idempotency import IdempotentWrites, Objects
 from core.inputs import Input, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -75,12 +75,7 @@ class TrackingServerIn(ChangeTrackingServerIn):
 
 @needs(Scope.ADMIN, reading=True)
 @refuses(403)
-class TrackingServerViewSet(
-    IdempotentWrites,
-    mixins.ListModelMixin,
-    mixins.RetrieveModelMixin,
-    viewsets.GenericViewSet[TrackingServer],
-):
+class TrackingServerViewSet(Objects[TrackingServer]):
     """Servers of MLflow whose runs are shown with claims. Platform admins only."""
 
     serializer_class = TrackingServerOut
