@@ -262,15 +262,11 @@ class Rows(Paged):
     request: Request
     following: object = None
 
-    def start(self, request: Request) -> int:
-        text = request.query_params.get(CURSOR, "0")
+    def paginate_queryset(self, rows: Any, request: Request, view: Any = None) -> list[Any]:
+        self.request, text = request, request.query_params.get(CURSOR, "0")
         if not (text.isascii() and text.isdigit() and int(text[:20]) <= MOST_BEFORE):
             raise no_cursor()
-        return int(text)
-
-    def paginate_queryset(self, rows: Any, request: Request, view: Any = None) -> list[Any]:
-        self.request, start = request, self.start(request)
-        end = start + self.get_page_size(request)
+        start, end = int(text), int(text) + self.get_page_size(request)
         self.following = end if len(rows) > end else None
         return list(rows[start:end])
 

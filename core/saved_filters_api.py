@@ -81,7 +81,6 @@ class SavedFilterViewSet(Objects[SavedFilter]):
         saved.refresh_from_db()
         return Response(SavedFilterOut(saved).data)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete it."""
         with service:

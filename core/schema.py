@@ -144,15 +144,9 @@ class Schema(AutoSchema):
         return bool("get" in actions if actions else hasattr(self.view, "get"))
 
     def get_override_parameters(self) -> list[Any]:
-        return [*super().get_override_parameters(), *self._common_parameters()]
-
-    def _common_parameters(self) -> Iterator[OpenApiParameter]:
-        if self._is_keyed():
-            yield KEY
-        if self.method == "GET":
-            yield UNLESS
-        elif self._is_conditional():
-            yield ONLY_IF
+        keyed = [KEY] if self.method == "POST" and getattr(self.view, "is_keyed", False) else []
+        conditions = [UNLESS] if self.method == "GET" else [ONLY_IF] if self._is_conditional() else []
+        return [*super().get_override_parameters(), *keyed, *conditions]
 
     def _is_conditional(self) -> bool:
         """Whether it writes an object that can be read: at its address, or at that of an action."""
@@ -205,9 +199,6 @@ class Schema(AutoSchema):
                 ResolvedComponent.RESPONSE,
                 {"description": "You have this content: its ETag is among those of If-None-Match."},
             )
-
-    def _is_keyed(self) -> bool:
-        return bool(self.method == "POST" and getattr(self.view, "is_keyed", False))
 
     def _problem(self, status: int) -> dict[str, str]:
         """Return a reference to the response, which is a component."""

@@ -109,6 +109,12 @@ class ChecksOut(serializers.Serializer[Any]):
     checks = CheckOut(many=True)
 
 
+def managed_cluster(request: Request, name: str) -> Cluster:
+    """Return the cluster; 403 for everybody but platform admins."""
+    require_admin(user_of(request))
+    return get_object_or_404(Cluster.objects.defer("credentials"), name=name)
+
+
 @needs(Scope.ADMIN)
 class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     """Clusters with the age of their data. Platform admins add, change, pause and remove them."""
@@ -153,16 +159,15 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     @extend_schema(request=ChangeClusterIn, responses=api.ClusterOut)
     def partial_update(self, request: Request, name: str) -> Response:
         """Change title, mode, end policy or CO₂ of the electricity."""
-        self._managed(name)
+        managed_cluster(request, name)
         fields = ChangeClusterIn.of(request).validated_data
         clusters.change_cluster(name=name, by=user_of(request), **fields)
         return self._shown(name)
 
     @refuses(403, 409)
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, name: str) -> Response:
         """Remove a cluster and its mirror from the portal. 409 if it ever had claims: pause it instead."""
-        self._managed(name)
+        managed_cluster(request, name)
         clusters.remove_cluster(name=name, by=user_of(request))
         return Response(status=204)
 
@@ -171,9 +176,9 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     @action(detail=True)
     def checks(self, request: Request, name: str) -> Response:
         """Connect to the cluster now, and say what works. Platform admins only."""
-        cluster = self._managed(name, with_credentials=True)
+        managed_cluster(request, name)
         try:
-            content = _counted(clusters.check_cluster(cluster))
+            content = _counted(clusters.check_cluster(Cluster.objects.get(name=name)))
         except PortalError as refusal:  # what is wrong is the answer, as on the page
             content = {"problem": refusal.message, "failed": 1, "checks": []}
         return Response(ChecksOut(content).data)
@@ -184,7 +189,7 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     @action(detail=True, methods=["put"])
     def credentials(self, request: Request, name: str) -> Response:
         """Replace the credentials, once the new ones have reached the same cluster."""
-        self._managed(name)
+        managed_cluster(request, name)
         credentials = CredentialsIn.of(request).credentials()
         clusters.renew_credentials(name=name, credentials=credentials, by=user_of(request))
         return self._shown(name)
@@ -193,7 +198,7 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, name: str) -> Response:
         """Neither read nor write the cluster, until it is resumed."""
-        self._managed(name)
+        managed_cluster(request, name)
         clusters.set_enabled(name=name, enabled=False, by=user_of(request))
         return self._shown(name)
 
@@ -201,15 +206,9 @@ class ClusterAdminViewSet(IdempotentWrites, api.ClusterViewSet):
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, name: str) -> Response:
         """Follow the cluster again, within a minute."""
-        self._managed(name)
+        managed_cluster(request, name)
         clusters.set_enabled(name=name, enabled=True, by=user_of(request))
         return self._shown(name)
-
-    def _managed(self, name: str, *, with_credentials: bool = False) -> Cluster:
-        """Return the cluster; 403 for everybody but platform admins."""
-        require_admin(user_of(self.request))
-        rows = Cluster.objects.all() if with_credentials else Cluster.objects.defer("credentials")
-        return get_object_or_404(rows, name=name)
 
     def _shown(self, name: str, status: int = 200) -> Response:
         (cluster,) = with_device_counts([self.get_queryset().get(name=name)])

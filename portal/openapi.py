@@ -99,13 +99,7 @@ def _message(kind: EventKind, schemas: Json) -> Json:
         "description": f"{kind.label}. Check `webhook-signature` (Standard Webhooks) before you read it.",
         "tags": ["webhooks"],
         "parameters": [
-            {
-                "name": name,
-                "in": "header",
-                "required": True,
-                "schema": {"type": "string"},
-                "description": text,
-            }
+            {"name": name, "in": "header", "required": True, "schema": TEXT, "description": text}
             for name, text in MESSAGE_HEADERS.items()
         ],
         "requestBody": {"required": True, "content": {"application/json": content}},

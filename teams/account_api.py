@@ -100,7 +100,6 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
             service_accounts.set_enabled(by=user_of(request), account=account, **body.validated_data)
         return Response(ServiceAccountOut(self._account()).data)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slug: str, name: str) -> Response:
         """Delete a service account: its tokens end, its claims stay with the team."""
         service_accounts.delete_service_account(by=user_of(request), account=self._account())
@@ -152,7 +151,6 @@ class AccountTokenViewSet(IdempotentWrites, mixins.RetrieveModelMixin, viewsets.
         )
         return new_token(row, text)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slug: str, name: str, pk: str) -> Response:
         """Revoke a token of the account immediately."""
         account = self._account()

@@ -140,11 +140,6 @@ class NewTokenOut(TokenOut):
         fields = (*TokenOut.Meta.fields, "token")
 
 
-class Meta:
-    model = ApiToken
-    fields = (*TokenOut.Meta.fields, "token")
-
-
 class TokenIn(Input):
     title = serializers.CharField(max_length=80)
     scopes = serializers.ListField(
@@ -325,7 +320,6 @@ class TokenViewSet(Objects[ApiToken]):
         text = rotate_token(by=user_of(request), token=row, made_with=token_of(request), **body.chosen)
         return new_token(row, text)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """
         Revoke a token immediately, with those that it created or rotated. With a token: only one that may no

@@ -72,7 +72,6 @@ class MemberViewSet(Objects[Membership]):
         return Response(MemberOut(self.member(team)).data)
 
     @refuses(404, 409)
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, **_path: Any) -> Response:
         """Remove a member, or leave the team. Their claims stay with it. 409 for the only owner."""
         leaves = self.kwargs["username"] == user_of(request).username

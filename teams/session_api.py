@@ -55,7 +55,6 @@ class SessionViewSet(Objects[Session]):
         return sessions_of(user_of(self.request))
 
     @refuses(404)
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, id: str) -> Response:
         """Sign out one browser."""
         sign_out(by=user_of(request), session=get_object_or_404(self.get_queryset(), id=id))

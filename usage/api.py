@@ -171,24 +171,16 @@ class RowsOut(serializers.ListSerializer[Any]):
     def to_representation(self, data: Any) -> list[dict[str, Any]]:
         """Return the fields of many rows, as the fields below write them one by one."""
         return [
-            {
-                "key": row.key,
-                "label": row.label,
-                "cost": cost_document(row.cost),
-                "corrects": f"{row.corrects:%Y-%m}" if row.corrects else None,
-            }
+            {"key": row.key, "label": row.label, "cost": cost_document(row.cost),
+             "corrects": f"{row.corrects:%Y-%m}" if row.corrects else None}
             for row in data
-        ]
+        ]  # fmt: skip
 
 
 def cost_document(cost: Cost) -> dict[str, Any]:
     """Return what `CostOut` shows of a cost."""
     amounts = [{"currency": entry.currency, "amount": str(entry.amount)} for entry in cost.money]
-    return {
-        "device_hours": str(cost.hours),
-        "hours_without_rate": str(cost.unpriced),
-        "amounts": amounts,
-    }
+    return {"device_hours": str(cost.hours), "hours_without_rate": str(cost.unpriced), "amounts": amounts}
 
 
 class RowOut(serializers.Serializer[Any]):
@@ -226,17 +218,9 @@ class RateOut(serializers.ModelSerializer[Rate]):
     class Meta:
         model = Rate
         fields = (
-            "id",
-            "title",
-            "product",
-            "driver",
-            "cluster",
-            "expression",
-            "per_hour",
-            "currency",
-            "valid_from",
+            "id", "title", "product", "driver", "cluster", "expression", "per_hour", "currency", "valid_from",
             "valid_until",
-        )
+        )  # fmt: skip
 
 
 @extend_schema_field({"type": "string", "format": "decimal", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,4})?$"})
@@ -611,13 +595,10 @@ class RateViewSet(Objects[Rate]):
     @action(detail=True, methods=["post"])
     def retire(self, request: Request, pk: str) -> Response:
         """End a rate now or later; hours before keep their price. 409 if it has ended or not begun."""
-        body = RetireIn.of(request)
-        return Response(
-            RateOut(retire_rate(by=user_of(request), rate=self.get_object(), **body.validated_data)).data
-        )
+        fields = RetireIn.of(request).validated_data
+        return Response(RateOut(retire_rate(by=user_of(request), rate=self.get_object(), **fields)).data)
 
     @refuses(409)
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Remove a rate that does not apply yet; 409 for one that does."""
         remove_rate(by=user_of(request), rate=self.get_object())

@@ -161,7 +161,6 @@ class SavedReportViewSet(Objects[SavedReport]):
             set_monthly(saved=saved, now=timezone.now(), monthly=body.validated_data["monthly"])
         return Response(SavedReportOut(self.get_object()).data)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete a saved report."""
         with service:

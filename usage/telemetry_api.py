@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.shortcuts import get_object_or_404
 from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -18,6 +17,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.schema import refuses
 from core.scopes import Scope, needs
+from inventory.cluster_api import managed_cluster
 from inventory.models import Cluster, TelemetryAccess
 from inventory.models.cluster import (
     validate_certificates,
@@ -35,7 +35,7 @@ from inventory.telemetry_access import (
     TelemetrySecret,
     change_telemetry,
 )
-from teams.access import require_admin, user_of
+from teams.access import user_of
 from usage.source_report import check_source
 from usage.sources import source_of
 
@@ -138,22 +138,18 @@ class TelemetryReportOut(serializers.Serializer[Any]):
 
 @needs(Scope.ADMIN, reading=True)
 class TelemetryView(APIView):
-    def cluster(self, request: Request, name: str) -> Cluster:
-        require_admin(user_of(request))
-        return get_object_or_404(Cluster.objects.defer("credentials"), name=name)
-
     @refuses(403, 404)
     @extend_schema(responses=TelemetryOut)
     def get(self, request: Request, name: str) -> Response:
         """Where a cluster's telemetry is read, and how; without the secret."""
-        return shown(self.cluster(request, name))
+        return shown(managed_cluster(request, name))
 
     @sensitive_variables()
     @refuses(403, 404, 409)
     @extend_schema(request=TelemetryIn, responses=TelemetryOut)
     def patch(self, request: Request, name: str) -> Response:
         """Change some of it. A secret belongs to one server: with another address, send it again."""
-        self.cluster(request, name)
+        managed_cluster(request, name)
         body = TelemetryIn.of(request)
         changed = change_telemetry(
             name=name,
@@ -172,8 +168,7 @@ class TelemetryTestView(IdempotentWrites):
     @extend_schema(request=TelemetryIn, responses=TelemetryReportOut)
     def post(self, request: Request, name: str) -> Response:
         """Read the source now, with what is sent instead of what is stored; nothing is saved."""
-        require_admin(user_of(request))
-        cluster = get_object_or_404(Cluster.objects.defer("credentials"), name=name)
+        cluster = managed_cluster(request, name)
         body = TelemetryIn.of(request)
         access = TelemetryAccess.objects.filter(cluster=cluster).first() or TelemetryAccess(cluster=cluster)
         for row, names in ((cluster, ADDRESSES), (access, PLAIN)):

@@ -96,12 +96,18 @@ RELATED = ("claim__team", "claim__requested_by", "claim__profile_version__profil
 class WasteViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
     """Claims that you may see, and of one team with `?team=`."""
 
+    @extend_schema(parameters=[TEAM])
+    def list(self, request: Request) -> Response:
+        return super().list(request)
+
     def of_team(self, rows: QuerySet[Any]) -> QuerySet[Any]:
         slug = self.request.query_params.get("team", "")
         return rows.filter(team=team_of_filter(user_of(self.request), slug)) if slug else rows
 
 
 class IdleViewSet(WasteViewSet):
+    """Idle claims with what they cost; one without telemetry is never idle."""
+
     queryset = IdlePeriod.objects.none()
     serializer_class = IdleOut
 
@@ -109,13 +115,10 @@ class IdleViewSet(WasteViewSet):
         idle = IdlePeriod.objects.visible_to(user_of(self.request)).lasting().select_related(*RELATED)
         return self.of_team(idle.annotate(idle_cost=idle_cost_at(timezone.now())))
 
-    @extend_schema(parameters=[TEAM])
-    def list(self, request: Request) -> Response:
-        """Idle claims with what they cost; one without telemetry is never idle."""
-        return super().list(request)
-
 
 class OversizedViewSet(WasteViewSet):
+    """Oversized claims, as of the last check, which runs every six hours."""
+
     queryset = SizeCheck.objects.none()
     serializer_class = OversizedOut
     pagination_class = ordered("-claim_id")
@@ -124,13 +127,10 @@ class OversizedViewSet(WasteViewSet):
         found = SizeCheck.objects.visible_to(user_of(self.request)).oversized()
         return self.of_team(found.select_related(*RELATED, "profile"))
 
-    @extend_schema(parameters=[TEAM])
-    def list(self, request: Request) -> Response:
-        """Oversized claims, as of the last check, which runs every six hours."""
-        return super().list(request)
-
 
 class OverstayViewSet(WasteViewSet):
+    """Claims that ended more than five minutes ago and whose pods still hold devices."""
+
     queryset = Claim.objects.none()
     serializer_class = OverstayOut
 
@@ -147,8 +147,3 @@ class OverstayViewSet(WasteViewSet):
         for row in rows or ():
             row.overstay = figures[row.pk]
         return rows
-
-    @extend_schema(parameters=[TEAM])
-    def list(self, request: Request) -> Response:
-        """Claims that ended more than five minutes ago and whose pods still hold devices."""
-        return super().list(request)

@@ -13,7 +13,7 @@ from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH, edita
 from claims.models import Approval, ApprovalRule, Delegation, ReasonTemplate
 from core.errors import Invalid
 from core.idempotency import Objects
-from core.inputs import Cursor, Input, ordered
+from core.inputs import Input, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import people_in, require_admin, team_for, user_of
@@ -56,7 +56,6 @@ class ApprovalRuleViewSet(Objects[ApprovalRule]):
     """The most specific rule applies; without one, that of the profile version."""
 
     serializer_class = ApprovalRuleOut
-    pagination_class = Cursor
     queryset = ApprovalRule.objects.none()
 
     def get_queryset(self) -> QuerySet[ApprovalRule]:
@@ -76,7 +75,6 @@ class ApprovalRuleViewSet(Objects[ApprovalRule]):
         fields |= {"approval": fields["approval"] or "", "team": team, "profile": profile}
         return Response(ApprovalRuleOut(services.save_rule(by=user, **fields)).data, status=201)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete the rule; the next less specific rule applies from then on."""
         services.remove_rule(by=user_of(request), rule=self.get_object())
@@ -108,7 +106,6 @@ class DelegationViewSet(Objects[Delegation]):
     """The delegations that you gave and those that you received."""
 
     serializer_class = DelegationOut
-    pagination_class = Cursor
     queryset = Delegation.objects.none()
 
     def get_queryset(self) -> QuerySet[Delegation]:
@@ -174,7 +171,6 @@ class ReasonViewSet(Objects[ReasonTemplate]):
         """Change the reason. What is left out stays."""
         return Response(ReasonOut(self._save(self.get_object())).data)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete the reason."""
         services.remove_reason(by=user_of(request), reason=self.get_object())

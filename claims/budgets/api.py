@@ -14,19 +14,23 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from claims.api_types import DenyIn
 from claims.budgets.extra import approve_extra, request_extra
 from claims.budgets.services import change_budget, end_budget, set_budget
 from claims.budgets.use import STATES, past_month, past_month_asked_for, runs_out_in_period, state_of
-from claims.models import AtLimit, Budget, QuotaRequest, RequestStatus
-from claims.quotas.services import deny_quota_request, withdraw_quota_request
+from claims.models import AtLimit, Budget, QuotaRequest
+from claims.quotas.api import KEY, AskedOut, AskedViewSet
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import Objects
 from core.inputs import Input, Rows, page_of
-from core.schema import key, refuses
+from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import team_for, user_of
+
+
+class Figure(serializers.DecimalField):
+    def __init__(self, places: int = 2, **more: Any) -> None:
+        super().__init__(max_digits=14, decimal_places=places, **more)
 
 
 class BudgetUseOut(serializers.Serializer[Any]):
@@ -37,21 +41,15 @@ class BudgetUseOut(serializers.Serializer[Any]):
     first = serializers.DateField(help_text="First day of the period (UTC)")
     last = serializers.DateField(help_text="Its last day, included")
     as_of = serializers.DateTimeField()
-    amount = serializers.DecimalField(
-        max_digits=14, decimal_places=2, allow_null=True, help_text="Limit, with what was added"
-    )
-    hours = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
-    used_amount = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
-    used_hours = serializers.DecimalField(max_digits=14, decimal_places=2)
-    unpriced_hours = serializers.DecimalField(
-        max_digits=14, decimal_places=2, help_text="GPU-hours without a rate, in no amount"
-    )
-    amount_rate = serializers.DecimalField(
-        max_digits=14, decimal_places=4, allow_null=True, help_text="Per hour, mean of the last 7 stored days"
-    )
-    hours_rate = serializers.DecimalField(max_digits=14, decimal_places=4, allow_null=True)
-    forecast_amount = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
-    forecast_hours = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
+    amount = Figure(allow_null=True, help_text="Limit, with what was added")
+    hours = Figure(allow_null=True)
+    used_amount = Figure(allow_null=True)
+    used_hours = Figure()
+    unpriced_hours = Figure(help_text="GPU-hours without a rate, in no amount")
+    amount_rate = Figure(4, allow_null=True, help_text="Per hour, mean of the last 7 stored days")
+    hours_rate = Figure(4, allow_null=True)
+    forecast_amount = Figure(allow_null=True)
+    forecast_hours = Figure(allow_null=True)
     share = serializers.FloatField(help_text="Of the limit that is used most; 1 is all of it")
     runs_out_at = serializers.DateTimeField(
         allow_null=True, help_text="At this rate, in the period or after it; null if never, or used up"
@@ -71,9 +69,9 @@ class BudgetOut(serializers.Serializer[Any]):
     title = serializers.CharField(help_text="Empty: the budget of each month")
     first = serializers.DateField()
     last = serializers.DateField(allow_null=True)
-    amount = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True)
+    amount = Figure(allow_null=True)
     currency = serializers.CharField(help_text="ISO 4217")
-    hours = serializers.DecimalField(max_digits=14, decimal_places=2, allow_null=True, help_text="GPU-hours")
+    hours = Figure(allow_null=True, help_text="GPU-hours")
     at_limit = serializers.ChoiceField(choices=AtLimit.choices, help_text="What happens at 100 %")
     set_by = serializers.CharField(source="set_by.username", allow_null=True, default=None)
     set_at = serializers.DateTimeField()
@@ -109,6 +107,9 @@ class BudgetIn(TermsIn):
     title = serializers.CharField(max_length=60, allow_blank=True, default="")
 
 
+PAST_MONTH = OpenApiParameter("month", str, required=True, description="A past month (UTC): 2026-10.")
+
+
 @needs(Scope.ADMIN)
 class BudgetViewSet(Objects[Budget]):
     """Open budgets of your teams with their use. Platform admins set, change and end them."""
@@ -140,18 +141,12 @@ class BudgetViewSet(Objects[Budget]):
         body = TermsIn.of(request, {"at_limit": budget.at_limit})
         return Response(self._shown(change_budget(by=user_of(request), budget=budget, **body.validated_data)))
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """End the budget; its history stays. Platform admins only."""
         end_budget(by=user_of(request), budget=self.get_object())
         return Response(status=204)
 
-    @extend_schema(
-        parameters=[
-            OpenApiParameter("month", str, required=True, description="A past month (UTC): 2026-10.")
-        ],
-        responses=BudgetOut(many=True),
-    )
+    @extend_schema(parameters=[PAST_MONTH], responses=BudgetOut(many=True))
     @action(detail=False, filter_backends=(), pagination_class=Rows)
     def past(self, request: Request) -> Response:
         """Monthly budgets of a past month with the terms that applied at its end, and their use in it."""
@@ -170,22 +165,13 @@ class BudgetViewSet(Objects[Budget]):
         return BudgetOut(self.get_queryset().get(pk=budget.pk)).data
 
 
-class BudgetRequestOut(serializers.Serializer[Any]):
+class BudgetRequestOut(AskedOut):
     """A request for extra budget in the period that begins on `first`."""
 
-    id = serializers.UUIDField()
-    team = serializers.CharField(source="team.slug")
     budget = serializers.UUIDField(source="budget_id")
     first = serializers.DateField()
-    amount = serializers.DecimalField(max_digits=14, decimal_places=2)
-    hours = serializers.DecimalField(max_digits=14, decimal_places=2)
-    reason = serializers.CharField()
-    requested_by = serializers.CharField(source="requested_by.username")
-    requested_at = serializers.DateTimeField()
-    status = serializers.ChoiceField(choices=RequestStatus.choices)
-    decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
-    decided_at = serializers.DateTimeField(allow_null=True)
-    decision_note = serializers.CharField()
+    amount = Figure()
+    hours = Figure()
 
 
 class BudgetRequestIn(Input):
@@ -203,17 +189,11 @@ class BudgetGrantIn(Input):
     note = serializers.CharField(max_length=500, allow_blank=True, default="")
 
 
-KEY = key("The same key asks once.")
-
-
-@needs(Scope.REQUEST)
-class BudgetRequestViewSet(Objects[QuotaRequest]):
+class BudgetRequestViewSet(AskedViewSet):
     """Requests for extra budget of your teams, with their decisions."""
 
     lookup_value_converter = "uuid"
-    keyed_by_service = frozenset(("create",))
     serializer_class = BudgetRequestOut
-    queryset = QuotaRequest.objects.none()
 
     def get_queryset(self) -> QuerySet[QuotaRequest]:
         visible = QuotaRequest.objects.visible_to(user_of(self.request)).filter(budget__isnull=False)
@@ -227,13 +207,8 @@ class BudgetRequestViewSet(Objects[QuotaRequest]):
         budgets = Budget.objects.visible_to(user).select_related("team")
         budget = get_object_or_404(budgets, pk=fields.pop("budget"))
         more = {name: fields[name] or Decimal(0) for name in ("amount", "hours")}
-        sent = request_extra(
-            by=user,
-            budget=budget,
-            reason=fields["reason"],
-            key=idempotency.idempotency_key(request),
-            **more,
-        )
+        key = idempotency.idempotency_key(request)
+        sent = request_extra(by=user, budget=budget, reason=fields["reason"], key=key, **more)
         return Response(BudgetRequestOut(sent).data, status=201)
 
     @needs(Scope.ADMIN)
@@ -244,22 +219,4 @@ class BudgetRequestViewSet(Objects[QuotaRequest]):
         """Add what was requested, or this much. Platform admins only."""
         fields = BudgetGrantIn.of(request).validated_data
         decided = approve_extra(quota_request=self.get_object(), by=user_of(request), **fields)
-        return Response(BudgetRequestOut(decided).data)
-
-    @needs(Scope.ADMIN)
-    @refuses(409)
-    @extend_schema(request=DenyIn, responses=BudgetRequestOut)
-    @action(detail=True, methods=["post"])
-    def deny(self, request: Request, pk: str) -> Response:
-        """Deny the request with a reason. Platform admins only."""
-        fields = DenyIn.of(request).validated_data
-        decided = deny_quota_request(quota_request=self.get_object(), by=user_of(request), **fields)
-        return Response(BudgetRequestOut(decided).data)
-
-    @refuses(409)
-    @extend_schema(request=None, responses=BudgetRequestOut)
-    @action(detail=True, methods=["post"])
-    def withdraw(self, request: Request, pk: str) -> Response:
-        """Withdraw the request before it is decided."""
-        decided = withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
         return Response(BudgetRequestOut(decided).data)

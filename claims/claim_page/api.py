@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from functools import partial
 from threading import BoundedSemaphore
 from typing import Any
 from uuid import UUID
@@ -166,6 +167,9 @@ class ExplainOut(serializers.Serializer[Any]):
         return explanation.next_action.headline_for(self.context["claim"], self.context["reader"])
 
 
+Optional = partial(serializers.CharField, required=False, allow_blank=True)
+
+
 class ManifestIn(Input):
     """Options of the snippets, the same as on the claim page; `SnippetForm` checks the values."""
 
@@ -175,24 +179,14 @@ class ManifestIn(Input):
         allow_blank=True,
         help_text="Only this snippet; all if left out",
     )
-    image = serializers.CharField(required=False, allow_blank=True, help_text="Image of the containers")
-    cuda = serializers.CharField(
-        required=False,
-        allow_blank=True,
-        help_text="CUDA version of the image, for the compatibility check: 12.9",
-    )
-    request = serializers.CharField(
-        required=False, allow_blank=True, help_text="The only device request that the container gets"
-    )
+    image = Optional(help_text="Image of the containers")
+    cuda = Optional(help_text="CUDA version of the image, for the compatibility check: 12.9")
+    request = Optional(help_text="The only device request that the container gets")
     pods = serializers.IntegerField(required=False, min_value=1, help_text="Concurrent pods")
     completions = serializers.IntegerField(required=False, min_value=1, help_text="Total pods of a Job")
     port = serializers.IntegerField(required=False, min_value=1)
-    priority = serializers.CharField(required=False, allow_blank=True, help_text="PriorityClass")
-    capacity = serializers.CharField(
-        required=False,
-        allow_blank=True,
-        help_text="Node label, such as karpenter.sh/capacity-type=spot; or “assumed”",
-    )
+    priority = Optional(help_text="PriorityClass")
+    capacity = Optional(help_text="Node label, such as karpenter.sh/capacity-type=spot; or “assumed”")
     tolerate = serializers.ListField(
         child=serializers.CharField(),
         required=False,
@@ -200,12 +194,8 @@ class ManifestIn(Input):
     )
     security = serializers.ChoiceField([RESTRICTED, PLAIN], required=False, allow_blank=True)
     network = serializers.ChoiceField([OPEN, ISOLATED], required=False, allow_blank=True)
-    weights_claim = serializers.CharField(
-        required=False, allow_blank=True, help_text="PersistentVolumeClaim with the model"
-    )
-    weights_image = serializers.CharField(
-        required=False, allow_blank=True, help_text="OCI image with the model"
-    )
+    weights_claim = Optional(help_text="PersistentVolumeClaim with the model")
+    weights_image = Optional(help_text="OCI image with the model")
 
 
 class CudaPartOut(serializers.Serializer[Any]):
@@ -465,12 +455,10 @@ class ClaimViewSet(LifecycleActions, mixins.RetrieveModelMixin):
         fields["profile"] = api_types.profile_named(fields["profile"], user)
         fields["alternatives"] = [api_types.profile_named(name, user) for name in fields["alternatives"]]
         fields["together"] = api_types.further_named(fields["together"], user)
-        name, key = fields["cluster"], idempotency.idempotency_key(request)
-        earlier = None if name else Claim.objects.filter(requested_by=user, key=key).first()
-        if name:
-            fields["cluster"] = api_types.cluster_named(name)
-        else:  # sent again, another one may be the best
-            fields["cluster"] = earlier.cluster if earlier else cluster_for(fields["team"], fields)
+        key, earlier = idempotency.idempotency_key(request), None
+        if not fields["cluster"]:  # sent again, another one may be the best
+            earlier = Claim.objects.select_related("cluster").filter(requested_by=user, key=key).first()
+        fields["cluster"] = earlier.cluster if earlier else cluster_for(fields)
         claim = request_claim(by=user, key=key, **fields)
         return self.claim_response(claim, status.HTTP_201_CREATED)
 

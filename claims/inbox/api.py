@@ -40,14 +40,14 @@ SEARCH = [
     OpenApiParameter("profile", str, description="Slug of the profile."),
 ]
 
+KIND_CHOICES = [("claim", "claim"), ("extension", "extension"), ("quota", "quota")]
+
 
 class ApprovalOut(serializers.Serializer[Any]):
     """One request for a claim, an extension or quota; `claim` is only set for a claim."""
 
     id = serializers.UUIDField(source="pk")
-    kind = serializers.ChoiceField(
-        choices=[("claim", "claim"), ("extension", "extension"), ("quota", "quota")]
-    )
+    kind = serializers.ChoiceField(choices=KIND_CHOICES)
     title = serializers.CharField()
     summary = serializers.CharField()
     team = serializers.CharField(source="team.slug")
@@ -101,9 +101,6 @@ class ApprovalViewSet(viewsets.GenericViewSet[Claim]):
         claims = api_types.claims_by_keys([item.pk for item in page if item.kind == "claim"])
         context = {"claims": {claim["id"]: claim for claim in claims}}
         return self.get_paginated_response(ApprovalOut(page, many=True, context=context).data)
-
-
-KIND_CHOICES = [("claim", "claim"), ("extension", "extension"), ("quota", "quota")]
 
 
 class ItemIn(Input):
@@ -213,74 +210,57 @@ class CommentOut(serializers.ModelSerializer[Comment]):
 
 
 @needs(Scope.REQUEST)
-class CommentsView(GenericAPIView[Comment]):
-    """Comments on a claim."""
-
+class Comments(GenericAPIView[Comment]):
     pagination_class = ordered("at", "pk")
-
-    def claim(self, claim_id: UUID) -> Claim:
-        visible = Claim.objects.visible_to(user_of(self.request))
-        return get_object_or_404(visible.select_related("team"), pk=claim_id)
 
     @extend_schema(responses=CommentOut(many=True))
     def get(self, request: Request, pk: UUID) -> Response:
         """All comments, oldest first."""
-        comments = self.claim(pk).comments.select_related("by")
-        return page_of(self, comments, CommentOut)
+        return page_of(self, self.subject(pk).comments.select_related("by"), CommentOut)
 
     @extend_schema(request=CommentIn, responses={201: CommentOut}, parameters=[KEY])
     def post(self, request: Request, pk: UUID) -> Response:
-        """Comment. From somebody who may decide on a pending claim, it is a question."""
-        data = CommentIn.of(request)
-        comment = comment_on_claim(
-            claim=self.claim(pk),
-            by=user_of(request),
-            key=idempotency.idempotency_key(request),
-            text=data.validated_data["text"],
-        )
+        """Comment. From somebody who may decide while the request is pending, it is a question."""
+        text, key = CommentIn.of(request).validated_data["text"], idempotency.idempotency_key(request)
+        comment = self.comment(self.subject(pk), by=user_of(request), key=key, text=text)
         return Response(CommentOut(comment).data, status=201)
 
+    def subject(self, pk: UUID) -> Any:
+        raise NotImplementedError
 
-@needs(Scope.REQUEST)
-class QuotaCommentsView(GenericAPIView[Comment]):
+    def comment(self, subject: Any, **sent: Any) -> Comment:
+        raise NotImplementedError
+
+
+class CommentsView(Comments):
+    """Comments on a claim."""
+
+    def subject(self, pk: UUID) -> Claim:
+        visible = Claim.objects.visible_to(user_of(self.request))
+        return get_object_or_404(visible.select_related("team"), pk=pk)
+
+    def comment(self, subject: Claim, **sent: Any) -> Comment:
+        return comment_on_claim(claim=subject, **sent)
+
+
+class QuotaCommentsView(Comments):
     """Comments on a quota request."""
 
-    pagination_class = ordered("at", "pk")
-
-    def quota_request(self, request_id: UUID) -> QuotaRequest:
+    def subject(self, pk: UUID) -> QuotaRequest:
         visible = QuotaRequest.objects.visible_to(user_of(self.request))
-        return get_object_or_404(visible.select_related("team", "requested_by"), pk=request_id)
+        return get_object_or_404(visible.select_related("team", "requested_by"), pk=pk)
 
-    @extend_schema(responses=CommentOut(many=True))
-    def get(self, request: Request, pk: UUID) -> Response:
-        """All comments, oldest first."""
-        comments = self.quota_request(pk).comments.select_related("by")
-        return page_of(self, comments, CommentOut)
-
-    @extend_schema(
-        request=CommentIn,
-        responses={201: CommentOut},
-        parameters=[KEY],
-    )
-    def post(self, request: Request, pk: UUID) -> Response:
-        """Comment. From a platform admin on a pending request, it is a question."""
-        data = CommentIn.of(request)
-        comment = comment_on_quota_request(
-            quota_request=self.quota_request(pk),
-            by=user_of(request),
-            key=idempotency.idempotency_key(request),
-            text=data.validated_data["text"],
-        )
-        return Response(CommentOut(comment).data, status=201)
+    def comment(self, subject: QuotaRequest, **sent: Any) -> Comment:
+        return comment_on_quota_request(quota_request=subject, **sent)
 
 
-class RemindedDecidersOut(serializers.Serializer[Any]):
+class RemindedOut(serializers.Serializer[Any]):
     reminded = serializers.ListField(child=serializers.CharField(), help_text="User names")
 
 
 @needs(Scope.ADMIN)
 class RemindDecidersView(IdempotentWrites):
-    @extend_schema(request=None, responses=RemindedDecidersOut)
+    @extend_schema(request=None, responses=RemindedOut)
     def post(self, request: Request, pk: UUID) -> Response:
         """
         Remind the people who decide on a request of the inbox. Platform admins only; 409 within four hours

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.decorators import action
@@ -24,9 +23,10 @@ from core.inputs import Input, require_known
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from core.transactions import after_commit
+from inventory.cluster_api import managed_cluster
 from inventory.clusters import write_quotas
 from inventory.models import Cluster
-from teams.access import require_admin, team_for, user_of
+from teams.access import team_for, user_of
 from teams.models import Role
 
 
@@ -81,16 +81,9 @@ class QuotaDetailOut(QuotaOut):
     raises = RaiseOut(many=True)
 
 
-class QuotaRequestOut(serializers.Serializer[Any]):
-    """A request for a limit of `devices` in total; `until` null is permanent."""
-
+class AskedOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     team = serializers.CharField(source="team.slug")
-    device_class = serializers.CharField()
-    profile = serializers.CharField(source="profile.slug", allow_null=True, default=None)
-    counts = serializers.ChoiceField(choices=Quota.Counts.choices)
-    devices = serializers.IntegerField()
-    until = serializers.DateTimeField(allow_null=True)
     reason = serializers.CharField()
     requested_by = serializers.CharField(source="requested_by.username")
     requested_at = serializers.DateTimeField()
@@ -100,24 +93,24 @@ class QuotaRequestOut(serializers.Serializer[Any]):
     decision_note = serializers.CharField()
 
 
+class QuotaRequestOut(AskedOut):
+    """A request for a limit of `devices` in total; `until` null is permanent."""
+
+    device_class = serializers.CharField()
+    profile = serializers.CharField(source="profile.slug", allow_null=True, default=None)
+    counts = serializers.ChoiceField(choices=Quota.Counts.choices)
+    devices = serializers.IntegerField()
+    until = serializers.DateTimeField(allow_null=True)
+
+
 @needs(Scope.ADMIN)
 class QuotaViewSet(Objects[Quota]):
     """Quotas of your teams."""
 
-    volatile = frozenset(
-        (
-            "held",
-            "reserved",
-            "unmanaged",
-            "free",
-            "over",
-            "contributions",
-            "unmanaged_parts",
-            "raises",
-            "raised",
-        )
-    )
-
+    volatile = frozenset((
+        "held", "reserved", "unmanaged", "free", "over", "contributions", "unmanaged_parts", "raised",
+        "raises",
+    ))  # fmt: skip
     serializer_class = QuotaOut
     queryset = Quota.objects.none()
 
@@ -154,9 +147,8 @@ class QuotaViewSet(Objects[Quota]):
         surprise = unknown_class(fields["device_class"], fields["team"])
         require_known(surprise, allowed=fields.pop("allow_unknown"), field="device_class")
         quota = services.set_quota(by=user, **fields)
-        return Response(QuotaOut(quota_usage([quota])[0]).data, status=status.HTTP_200_OK)
+        return Response(QuotaOut(quota_usage([quota])[0]).data)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Remove the limit. Claims go on; new ones of a team without a quota are refused. Admins only."""
         services.remove_quota(by=user_of(request), quota=self.get_object())
@@ -180,14 +172,10 @@ class EnforcementOut(serializers.Serializer[Any]):
 class EnforcementView(APIView):
     """Whether quotas hold in a cluster for kubectl too, as ResourceQuotas. Platform admins only."""
 
-    def cluster(self, request: Request, name: str) -> Cluster:
-        require_admin(user_of(request))
-        return get_object_or_404(Cluster.objects.defer("credentials"), name=name)
-
     @extend_schema(responses=EnforcementOut)
     def get(self, request: Request, name: str) -> Response:
         """Read what is written."""
-        return Response(_enforcement(self.cluster(request, name)))
+        return Response(_enforcement(managed_cluster(request, name)))
 
     @extend_schema(
         request=EnforcementIn,
@@ -195,7 +183,7 @@ class EnforcementView(APIView):
     )
     def put(self, request: Request, name: str) -> Response:
         """Write the ResourceQuotas of all teams now, or remove them. The same again repairs drift."""
-        cluster = self.cluster(request, name)
+        managed_cluster(request, name)
         body = EnforcementIn.of(request)
         cluster = write_quotas(name=name, write=body.validated_data["enforced"], by=user_of(request))
         after_commit(write_cluster, str(cluster.pk))
@@ -216,12 +204,33 @@ KEY = key("The same key asks once.")
 
 
 @needs(Scope.REQUEST)
-class QuotaRequestViewSet(Objects[QuotaRequest]):
+class AskedViewSet(Objects[QuotaRequest]):
+    keyed_by_service = frozenset(("create",))
+    queryset = QuotaRequest.objects.none()
+
+    @needs(Scope.ADMIN)
+    @refuses(409)
+    @extend_schema(request=api_types.DenyIn)
+    @action(detail=True, methods=["post"])
+    def deny(self, request: Request, pk: str) -> Response:
+        """Deny the request with a reason. Platform admins only."""
+        fields = api_types.DenyIn.of(request).validated_data
+        asked = services.deny_quota_request(quota_request=self.get_object(), by=user_of(request), **fields)
+        return Response(self.get_serializer(asked).data)
+
+    @refuses(409)
+    @extend_schema(request=None)
+    @action(detail=True, methods=["post"])
+    def withdraw(self, request: Request, pk: str) -> Response:
+        """Withdraw the request before it is decided."""
+        asked = services.withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
+        return Response(self.get_serializer(asked).data)
+
+
+class QuotaRequestViewSet(AskedViewSet):
     """Quota requests of your teams, with their decisions."""
 
-    keyed_by_service = frozenset(("create",))
     serializer_class = QuotaRequestOut
-    queryset = QuotaRequest.objects.none()
 
     def get_queryset(self) -> QuerySet[QuotaRequest]:
         visible = QuotaRequest.objects.visible_to(user_of(self.request)).of_quota()
@@ -237,8 +246,8 @@ class QuotaRequestViewSet(Objects[QuotaRequest]):
         fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
         surprise = unknown_class(fields["device_class"], fields["team"])
         require_known(surprise, allowed=fields.pop("allow_unknown"), field="device_class")
-        serializer = services.request_quota(by=user, key=idempotency.idempotency_key(request), **fields)
-        return Response(QuotaRequestOut(serializer).data, status=status.HTTP_201_CREATED)
+        asked = services.request_quota(by=user, key=idempotency.idempotency_key(request), **fields)
+        return Response(QuotaRequestOut(asked).data, status=status.HTTP_201_CREATED)
 
     @needs(Scope.ADMIN)
     @extend_schema(request=api_types.QuotaGrantIn, responses=QuotaRequestOut)
@@ -246,25 +255,5 @@ class QuotaRequestViewSet(Objects[QuotaRequest]):
     def approve(self, request: Request, pk: str) -> Response:
         """Approve the requested limit or a lower one. Platform admins only."""
         fields = api_types.QuotaGrantIn.of(request).validated_data
-        serializer = services.approve_quota_request(
-            quota_request=self.get_object(), by=user_of(request), **fields
-        )
-        return Response(QuotaRequestOut(serializer).data)
-
-    @needs(Scope.ADMIN)
-    @extend_schema(request=api_types.DenyIn, responses=QuotaRequestOut)
-    @action(detail=True, methods=["post"])
-    def deny(self, request: Request, pk: str) -> Response:
-        """Deny the request with a reason. Platform admins only."""
-        fields = api_types.DenyIn.of(request).validated_data
-        serializer = services.deny_quota_request(
-            quota_request=self.get_object(), by=user_of(request), **fields
-        )
-        return Response(QuotaRequestOut(serializer).data)
-
-    @extend_schema(request=None, responses=QuotaRequestOut)
-    @action(detail=True, methods=["post"])
-    def withdraw(self, request: Request, pk: str) -> Response:
-        """Withdraw the request before it is decided."""
-        serializer = services.withdraw_quota_request(quota_request=self.get_object(), by=user_of(request))
-        return Response(QuotaRequestOut(serializer).data)
+        asked = services.approve_quota_request(quota_request=self.get_object(), by=user_of(request), **fields)
+        return Response(QuotaRequestOut(asked).data)

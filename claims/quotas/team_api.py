@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -19,7 +17,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import AskingInput, Rows, page_of, require_known
 from core.schema import refuses
 from core.scopes import Scope, needs
-from inventory.models import Cluster
+from inventory.cluster_api import managed_cluster
 from teams.access import require_admin, team_for, user_of
 from teams.api import TeamDetailOut, team_out
 from teams.models import Team
@@ -84,7 +82,7 @@ class NamespacesView(GenericAPIView[TeamNamespace]):
 class NamespaceView(APIView):
     """The namespace in which the claims of a team live in one cluster. Platform admins change it."""
 
-    @extend_schema(operation_id="teams_namespaces_retrieve", tags=["teams"], responses=NamespaceOut)
+    @extend_schema(responses=NamespaceOut)
     def get(self, request: Request, slug: str, cluster: str) -> Response:
         """The namespace of a team that you may see in one cluster."""
         rows = TeamNamespace.objects.filter(team=team_for(user_of(request), slug)).select_related("cluster")
@@ -93,7 +91,7 @@ class NamespaceView(APIView):
     @extend_schema(request=NamespaceIn, responses=NamespaceOut)
     def put(self, request: Request, slug: str, cluster: str) -> Response:
         """Set the namespace. 409 if another team has it, or while the team has live claims there."""
-        team, row = admin_team(request, slug), self._cluster(cluster)
+        team, row = admin_team(request, slug), managed_cluster(request, cluster)
         fields = NamespaceIn.of(request).validated_data
         namespace = fields["namespace"]
         surprise = unknown_namespace(namespace, row)
@@ -105,8 +103,5 @@ class NamespaceView(APIView):
     def delete(self, request: Request, slug: str, cluster: str) -> Response:
         """Take the namespace away from the team; it stays in the cluster."""
         team = admin_team(request, slug)
-        set_namespace(by=user_of(request), team=team, cluster=self._cluster(cluster), namespace="")
+        set_namespace(by=user_of(request), team=team, cluster=managed_cluster(request, cluster), namespace="")
         return Response(status=204)
-
-    def _cluster(self, name: str) -> Any:
-        return get_object_or_404(Cluster.objects.defer("credentials"), name=name)

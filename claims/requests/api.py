@@ -305,8 +305,7 @@ class MatchView(APIView):
         fields["profile"] = api_types.profile_named(fields["profile"], user)
         fields["alternatives"] = [api_types.profile_named(slug, user) for slug in fields["alternatives"]]
         fields["together"] = api_types.further_named(fields.get("together", []), user)
-        name = fields["cluster"]
-        fields["cluster"] = api_types.cluster_named(name) if name else cluster_for(fields["team"], fields)
+        fields["cluster"] = cluster_for(fields)
         result = preview(by=user, **fields, with_help=with_help)
         page = None if step is None else _dropped_page(user, result, step, offset)
         return Response({**PreviewOut(result).data, "dropped": page and DroppedOut(page).data})

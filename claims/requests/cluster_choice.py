@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from claims.api_types import cluster_named
 from claims.catalogue import listing
 from claims.catalogue.listing import DeviceKind
 from claims.models import Profile, ProfileAvailability
@@ -24,7 +25,6 @@ from dra.manifests import spec_hash
 from dra.objects import Json
 from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
-from teams.models import Team
 
 # Reasons that end when claims are released.
 HELD = {match.NoFitReason.TAKEN, match.NoFitReason.CAPACITY, match.NoFitReason.NO_NODE}
@@ -90,10 +90,14 @@ def cluster_fits(
     return sorted(_with_prices(fits, offers), key=_fit_order)
 
 
-def cluster_for(team: Team, wanted: Mapping[str, Any]) -> Cluster:
+def cluster_for(wanted: Mapping[str, Any]) -> Cluster:
     """
-    Return the cluster of the team where a request of the API fits best now. Raises Invalid if it has none.
+    Return the cluster that a request of the API names, else that of the team where it fits best now. Raises
+    Invalid if there is none.
     """
+    if wanted["cluster"]:
+        return cluster_named(wanted["cluster"])
+    team = wanted["team"]
     places = Cluster.objects.filter(enabled=True, team_namespaces__team=team).order_by("name")
     clusters = list(places.defer("credentials", "discovery"))
     if not clusters:

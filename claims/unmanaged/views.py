@@ -60,8 +60,7 @@ class TemplateFilter(FilterSet):
     team, cluster = team_filter(method="by_team"), cluster_filter()
 
     class Meta:
-        model = ResourceClaimTemplate
-        fields: tuple[str, ...] = ()
+        fields: tuple[str, ...] = ()  # of claims and of templates
         form = forms.Form
 
     def by_team(self, rows: QuerySet[Any], name: str, value: Any) -> QuerySet[Any]:
@@ -71,9 +70,6 @@ class TemplateFilter(FilterSet):
 class UnmanagedFilter(TemplateFilter):
     origin = ChoiceFilter(label="Origin", choices=list(ORIGINS.items()), empty_label="Any origin")
     state = ChoiceFilter(label="State", choices=STATES, empty_label="Any state")
-
-    class Meta(TemplateFilter.Meta):
-        model = ResourceClaim
 
 
 def _allocated_at(row: ResourceClaim) -> str | None:

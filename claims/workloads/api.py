@@ -85,7 +85,6 @@ class WorkloadIdentityViewSet(
         row = services.allow(by=user_of(request), account=account, **fields)
         return Response(WorkloadIdentityOut(row).data, status=201)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slug: str, name: str, pk: str) -> Response:
         """End it. Tokens that pods have work up to an hour on."""
         identities = services.identities_of(self._account(at_least=Role.OWNER))

@@ -157,7 +157,6 @@ class WebhookViewSet(Objects[Webhook]):
         return Response(WebhookOut(self.get_object()).data)
 
     @refuses(404)
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Remove it with its log."""
         services.remove_webhook(by=user_of(request), webhook=self.get_object())

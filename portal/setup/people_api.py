@@ -178,7 +178,6 @@ class InvitationViewSet(Objects[Invitation]):
         return self._sent(request, again)
 
     @refuses(403, 404)
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Withdraw an invitation: its link ends."""
         revoke_invitation(by=user_of(request), invitation=get_object_or_404(self.get_queryset(), pk=pk))

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from claims.api_types import SecondsField, SpelledDuration
+from claims.inbox.api import RemindedOut
 from claims.models import Claim
 from core.idempotency import IdempotentWrites
 from core.inputs import Input
@@ -27,10 +28,6 @@ from usage.models import IdlePolicy
 
 class SnoozedOut(serializers.Serializer[Any]):
     snoozed_until = serializers.DateTimeField()
-
-
-class RemindedOut(serializers.Serializer[Any]):
-    reminded = serializers.ListField(child=serializers.CharField(), help_text="User names")
 
 
 def claim_for(request: Request, claim_id: UUID) -> Claim:

@@ -110,7 +110,6 @@ class TrackingServerViewSet(Objects[TrackingServer]):
         return Response(TrackingServerOut(saved).data)
 
     @refuses(403, 404)
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Forget the server and its runs; tags in MLflow stay."""
         remove_server(by=user_of(request), server=self.get_object())
