@@ -23,6 +23,7 @@ from core.inputs import BooleanFilter
 from core.limits import limiting_team
 from core.listing import WordFilter
 from core.prepared import Prepared
+from inventory.filters import any_cluster
 from inventory.models import Cluster
 from teams.access import reader_roles, user_of
 from teams.models import Team, User
@@ -198,7 +199,7 @@ class ClaimSearch:
 class ClaimApiFilter(ClaimFilter):
     """Those of the page, with several states at once."""
 
-    q = WordFilter(by=ClaimSearch)
+    q, cluster = WordFilter(by=ClaimSearch), any_cluster()
     state = MultipleChoiceFilter(choices=STATE_CHOICES, method="by_states")
     who = CharFilter(method="by_known_person", label="User name of the requester; me: you")
     mine = BooleanFilter(method="by_owner")

@@ -13,13 +13,13 @@ from rest_framework import serializers
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from core.filters import Filters, RowFilter
+from core.filters import Filters
 from core.inputs import BooleanFilter, ordered
 from core.listing import WordFilter
 from dra.objects import expressions
 from inventory.counts import with_device_counts
 from inventory.device_search import device_has_text
-from inventory.filters import GIB, clusters
+from inventory.filters import GIB, any_cluster
 from inventory.holders import name_holders
 from inventory.models import Cluster, Device, DeviceClass, Freshness, Node
 from inventory.models.device import DeviceQuerySet
@@ -33,7 +33,7 @@ class ClusterFilter(filters.FilterSet):
 
 
 class OfCluster(filters.FilterSet):
-    cluster = RowFilter(Cluster, clusters, label="Cluster", to_field_name="name")
+    cluster = any_cluster()
     name = filters.CharFilter()
 
 

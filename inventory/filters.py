@@ -1,5 +1,6 @@
 """Filters of devices and nodes, on pages and in the API."""
 
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -37,6 +38,11 @@ def clusters(request: HttpRequest | None) -> dict[str, UUID]:
     return dict(CLUSTERS.rows())
 
 
+any_cluster = partial(
+    RowFilter, Cluster, clusters, label="Cluster", to_field_name="name", empty_label="Any cluster"
+)
+
+
 def product_choices() -> list[tuple[str, str]]:
     names = {group.product for _cluster, group in device_groups(fleet_counts().values())}
     return [(name, name) for name in sorted(names) if name]
@@ -50,7 +56,7 @@ def class_choices() -> list[tuple[str, str]]:
 class DeviceFilter(FilterSet):
     """The names of its fields are those of the API's parameters."""
 
-    cluster = RowFilter(Cluster, clusters, label="Cluster", to_field_name="name", empty_label="Any cluster")
+    cluster = any_cluster()
     product = ChoiceFilter(label="Product", choices=product_choices, empty_label="Any product")
     state = ChoiceFilter(
         label="State", choices=DeviceState.choices, method="by_state", empty_label="Any state"
@@ -96,7 +102,7 @@ class DeviceFilter(FilterSet):
 
 
 class NodeFilter(FilterSet):
-    cluster = RowFilter(Cluster, clusters, label="Cluster", to_field_name="name", empty_label="Any cluster")
+    cluster = any_cluster()
     state = ChoiceFilter(
         label="State",
         choices=[

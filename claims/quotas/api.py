@@ -103,6 +103,16 @@ class QuotaRequestOut(AskedOut):
     until = serializers.DateTimeField(allow_null=True)
 
 
+def limit_asked_for(request: Request, body: type[Input], *, at_least: Role) -> dict[str, Any]:
+    """Return the fields of a limit. Raises Http404 of the team, Forbidden, and UnknownName."""
+    user, fields = user_of(request), dict(body.of(request).validated_data)
+    fields["team"] = team_for(user, fields["team"], at_least=at_least)
+    fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
+    surprise = unknown_class(fields["device_class"], fields["team"])
+    require_known(surprise, allowed=fields.pop("allow_unknown"), field="device_class")
+    return fields
+
+
 @needs(Scope.ADMIN)
 class QuotaViewSet(Objects[Quota]):
     """Quotas of your teams."""
@@ -137,17 +147,12 @@ class QuotaViewSet(Objects[Quota]):
         )
 
     @refuses(404)
-    @extend_schema(request=api_types.QuotaIn, responses={200: QuotaOut})
+    @extend_schema(request=api_types.QuotaIn, responses={201: QuotaOut})
     def create(self, request: Request) -> Response:
         """Set a limit of a team: of a device class, a profile, or its claims. Platform admins only."""
-        user = user_of(request)
-        fields = api_types.QuotaIn.of(request).validated_data
-        fields["team"] = team_for(user, fields["team"])
-        fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
-        surprise = unknown_class(fields["device_class"], fields["team"])
-        require_known(surprise, allowed=fields.pop("allow_unknown"), field="device_class")
-        quota = services.set_quota(by=user, **fields)
-        return Response(QuotaOut(quota_usage([quota])[0]).data)
+        fields = limit_asked_for(request, api_types.QuotaIn, at_least=Role.VIEWER)
+        quota = services.set_quota(by=user_of(request), **fields)
+        return Response(QuotaOut(quota_usage([quota])[0]).data, status=status.HTTP_201_CREATED)
 
     def destroy(self, request: Request, pk: str) -> Response:
         """Remove the limit. Claims go on; new ones of a team without a quota are refused. Admins only."""
@@ -240,13 +245,9 @@ class QuotaRequestViewSet(AskedViewSet):
     @extend_schema(request=api_types.QuotaRequestIn, responses={201: QuotaRequestOut}, parameters=[KEY])
     def create(self, request: Request) -> Response:
         """Request a limit of `devices` for a team, until a time or permanently."""
-        user = user_of(request)
-        fields = api_types.QuotaRequestIn.of(request).validated_data
-        fields["team"] = team_for(user, fields["team"], at_least=Role.MEMBER)
-        fields["profile"] = api_types.profile_named(fields["profile"], user) if fields["profile"] else None
-        surprise = unknown_class(fields["device_class"], fields["team"])
-        require_known(surprise, allowed=fields.pop("allow_unknown"), field="device_class")
-        asked = services.request_quota(by=user, key=idempotency.idempotency_key(request), **fields)
+        fields = limit_asked_for(request, api_types.QuotaRequestIn, at_least=Role.MEMBER)
+        key = idempotency.idempotency_key(request)
+        asked = services.request_quota(by=user_of(request), key=key, **fields)
         return Response(QuotaRequestOut(asked).data, status=status.HTTP_201_CREATED)
 
     @needs(Scope.ADMIN)

@@ -23,6 +23,7 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input
 from core.listing import WordFilter
 from core.scopes import Scope, needs
+from inventory.filters import any_cluster
 from inventory.models import ResourceClaim
 from teams.access import user_of
 from teams.models import User
@@ -66,8 +67,7 @@ class AdoptIn(Input):
 
 
 class UnmanagedApiFilter(UnmanagedFilter):
-    q = WordFilter(*SEARCHED)
-    namespace = CharFilter()
+    q, cluster, namespace = WordFilter(*SEARCHED), any_cluster(), CharFilter()
 
 
 class UnmanagedClaimsView(ListAPIView[ResourceClaim]):

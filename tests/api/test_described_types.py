@@ -103,7 +103,7 @@ def test_a_whole_number_may_be_written_with_a_point(root):
     make_team("vision")
     body = {"team": "vision", "device_class": "gpu.nvidia.com", "devices": 8.0}
     answer = root.post("/api/v1/quotas/", body, content_type="application/json")
-    assert (answer.status_code, answer.json()["limit"]) == (200, 8)
+    assert (answer.status_code, answer.json()["limit"]) == (201, 8)
 
 
 def test_more_claims_than_are_done_at_once_are_malformed(root):

@@ -140,7 +140,7 @@ SENT = {
     "release": Write("alice", "claims/{held}/release/", {}, 200),
     "evict": Write("alice", "claims/{ended}/evict/", {}, 200),
     "quota": Write(
-        "root", "quotas/", {"team": "vision", "device_class": "mig.nvidia.com", "devices": 4}, 200
+        "root", "quotas/", {"team": "vision", "device_class": "mig.nvidia.com", "devices": 4}, 201
     ),
     "more quota": Write(
         "alice",

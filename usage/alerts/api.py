@@ -10,6 +10,7 @@ from rest_framework.viewsets import ReadOnlyModelViewSet
 from core.filters import Filters
 from core.inputs import BooleanFilter, ordered, valid_ids
 from core.listing import WordFilter
+from inventory.filters import any_cluster
 from teams.access import user_of
 from usage.alerts.views import SEARCHED, AlertFilter
 from usage.models import Alert, AlertQuerySet
@@ -18,7 +19,7 @@ from usage.models import Alert, AlertQuerySet
 class AlertApiFilter(AlertFilter):
     """Those of the page; without `open` the list has resolved ones too."""
 
-    state = None
+    state, cluster = None, any_cluster()
     q = WordFilter(*SEARCHED)
     open = BooleanFilter(method="by_open", label="Whether it is open; both without it.")
     condition = filters.MultipleChoiceFilter(choices=Alert.Condition.choices, distinct=False)

@@ -124,7 +124,7 @@ def test_the_api_sets_quotas_of_each_kind_for_platform_admins_alone(vision, trai
     assert not Quota.objects.exists()
     for requested in wishes:
         answer = api(root).post(QUOTAS, {"team": "vision", **requested}, format="json")
-        assert answer.status_code == 200
+        assert answer.status_code == 201
         columns = {"device_class": "", "profile": None, "counts": "devices", "guaranteed": 0, **requested}
         shown = answer.json()
         assert {name: shown[name] for name in ("device_class", "profile", "counts", "guaranteed")} == {
