@@ -64,6 +64,15 @@ JSON_TYPES: tuple[tuple[type[Any], Callable[[Any], bool], str], ...] = (
 )  # fmt: skip
 
 
+class Texts(serializers.ListField):
+    child = serializers.CharField()
+
+
+class Figure(serializers.DecimalField):
+    def __init__(self, places: int = 2, **more: Any) -> None:
+        super().__init__(max_digits=20, decimal_places=places, **more)
+
+
 # No docstring: it would become the description of every input without its own. In a query everything is
 # text and is read as DRF reads it.
 class Input(serializers.Serializer[Any]):

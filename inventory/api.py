@@ -14,7 +14,7 @@ from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
 from core.filters import Filters
-from core.inputs import BooleanFilter, ordered
+from core.inputs import BooleanFilter, Texts, ordered
 from core.listing import WordFilter
 from dra.objects import expressions
 from inventory.counts import with_device_counts
@@ -77,7 +77,7 @@ class ClusterOut(serializers.ModelSerializer[Cluster]):
     """`missing` are permissions that the credentials lack, as "watch nodes"."""
 
     freshness = FreshnessOut(many=True, read_only=True)
-    missing = serializers.ListField(child=serializers.CharField(), read_only=True)
+    missing = Texts(read_only=True)
     devices = serializers.IntegerField(source="device_count", read_only=True)
     devices_held = serializers.IntegerField(source="held_count", read_only=True)
 
@@ -158,7 +158,7 @@ class DeviceOut(serializers.ModelSerializer[Device]):
 
     cluster = serializers.CharField(source="cluster.name", read_only=True)
     state = serializers.ChoiceField(choices=DeviceState.choices, read_only=True)
-    classes = serializers.ListField(child=serializers.CharField(), read_only=True)
+    classes = Texts(read_only=True)
     taints = TaintOut(many=True, read_only=True)
     holder = HolderOut(read_only=True, allow_null=True)
 
@@ -212,7 +212,7 @@ class DeviceClassOut(serializers.ModelSerializer[DeviceClass]):
         fields = ("id", "cluster", "name", "selectors", "extended_resource", "created_at")
         read_only_fields = fields
 
-    @extend_schema_field(serializers.ListField(child=serializers.CharField()))
+    @extend_schema_field(Texts())
     def get_selectors(self, row: DeviceClass) -> list[str]:
         return expressions(row.raw.get("spec") or {})
 

@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 from claims.models import Claim
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites, Objects
-from core.inputs import AskingInput, Input, require_known
+from core.inputs import AskingInput, Figure, Input, Texts, require_known
 from core.models import Installation
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -60,19 +60,14 @@ from usage.telemetry import UseState, current_utilization
 
 class AmountOut(serializers.Serializer[Any]):
     currency = serializers.CharField(help_text="ISO 4217")
-    amount = serializers.DecimalField(max_digits=20, decimal_places=2)
+    amount = Figure()
 
 
 class CostOut(serializers.Serializer[Any]):
     """Empty `amounts` with hours mean that no rate matches, never that the devices are free."""
 
-    device_hours = serializers.DecimalField(
-        max_digits=20,
-        decimal_places=2,
-        source="hours",
-        help_text="Whole devices; a partition counts as its fraction.",
-    )
-    hours_without_rate = serializers.DecimalField(max_digits=20, decimal_places=2, source="unpriced")
+    device_hours = Figure(source="hours", help_text="Whole devices; a partition counts as its fraction.")
+    hours_without_rate = Figure(source="unpriced")
     amounts = AmountOut(many=True, source="money")
 
 
@@ -127,9 +122,8 @@ class UsageOut(serializers.Serializer[Any]):
     mean_activity = serializers.FloatField(allow_null=True)
     peak_memory_bytes = serializers.IntegerField(allow_null=True)
     unmeasured_seconds = serializers.IntegerField(help_text="Time with devices but without telemetry")
-    approximations = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="What is approximate, such as the power of a partition; empty for whole GPUs",
+    approximations = Texts(
+        help_text="What is approximate, such as the power of a partition; empty for whole GPUs"
     )
     points = PointOut(many=True)
 

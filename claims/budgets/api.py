@@ -22,15 +22,10 @@ from claims.quotas.api import KEY, AskedOut, AskedViewSet
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import Objects
-from core.inputs import Input, Rows, page_of
+from core.inputs import Figure, Input, Rows, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import team_for, user_of
-
-
-class Figure(serializers.DecimalField):
-    def __init__(self, places: int = 2, **more: Any) -> None:
-        super().__init__(max_digits=14, decimal_places=places, **more)
 
 
 class BudgetUseOut(serializers.Serializer[Any]):

@@ -33,7 +33,7 @@ from claims.catalogue.versions import live_versions, proposed_difference, versio
 from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.idempotency import Objects
-from core.inputs import Input, Rows, is_true, ordered, page_of
+from core.inputs import Figure, Input, Rows, Texts, is_true, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from dra.lint import LintCode, Severity, Subject
@@ -193,12 +193,10 @@ class ProfileOut(serializers.Serializer[Any]):
     computed_at = serializers.DateTimeField(
         allow_null=True, help_text="When free, total, nodes and most were computed"
     )
-    products = serializers.ListField(child=serializers.CharField())
+    products = Texts()
     memory = serializers.IntegerField(allow_null=True, help_text="Least memory of a matching device in bytes")
     sharing = serializers.ListField(child=serializers.ChoiceField(choices=Sharing.choices))
-    price = serializers.DecimalField(
-        max_digits=12, decimal_places=4, allow_null=True, help_text="Highest price per device and hour"
-    )
+    price = Figure(4, allow_null=True, help_text="Highest price per device and hour")
     waits = WaitsOut()
     may_request = serializers.BooleanField()
     reason = serializers.CharField(help_text="Why you may not request it; empty if you may")
@@ -233,7 +231,7 @@ class ChangeOut(serializers.Serializer[Any]):
 class LintMessageOut(serializers.Serializer[Any]):
     """A sentence, and the clusters it is true for."""
 
-    clusters = serializers.ListField(child=serializers.CharField())
+    clusters = Texts()
     message = serializers.CharField()
 
 
@@ -448,8 +446,8 @@ class LintOut(serializers.Serializer[Any]):
 
     computed_at = serializers.DateTimeField(allow_null=True)
     profiles = serializers.IntegerField()
-    checked = serializers.ListField(child=serializers.CharField())
-    silent = serializers.ListField(child=serializers.CharField())
+    checked = Texts()
+    silent = Texts()
     findings = LintFindingOut(many=True)
 
 

@@ -32,7 +32,7 @@ from claims.catalogue.yaml_export import (
 from claims.catalogue.yaml_import import read_definitions
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input, Rows, page_of
+from core.inputs import Input, Rows, Texts, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import require_admin, user_of
@@ -68,7 +68,7 @@ class ProfileChangeOut(serializers.Serializer[Any]):
     slug = serializers.CharField()
     title = serializers.CharField()
     differences = DifferenceOut(many=True)
-    spec = serializers.ListField(child=serializers.CharField(), help_text="Lines of a unified diff")
+    spec = Texts(help_text="Lines of a unified diff")
 
 
 class ImportOut(serializers.Serializer[Any]):

@@ -45,7 +45,7 @@ from core import idempotency
 from core.conditional import IF_NONE_MATCH, matches, version_tag
 from core.errors import Invalid
 from core.filters import Filters
-from core.inputs import Input, ordered, page_of, valid_ids
+from core.inputs import Input, Texts, ordered, page_of, valid_ids
 from core.schema import key, refuses
 from core.scopes import Scope, needs
 from dra import cuda
@@ -110,10 +110,8 @@ class PodGroupOut(serializers.Serializer[Any]):
     stage = serializers.ChoiceField(choices=[str(stage) for stage in PodStage], source="first.stage")
     label = serializers.CharField(source="first.label")  # type: ignore[assignment]
     since = serializers.DateTimeField(allow_null=True, help_text="Start of the earliest")
-    nodes = serializers.ListField(child=serializers.CharField())
-    missing = serializers.ListField(
-        child=serializers.CharField(), source="first.missing", help_text="Names of objects that do not exist"
-    )
+    nodes = Texts()
+    missing = Texts(source="first.missing", help_text="Names of objects that do not exist")
     diagnosis = DiagnosisOut(source="first.diagnosis")
     scheduler = SchedulerMessageOut(source="first.scheduler_message", allow_null=True)
     events = EventOut(many=True, source="first.events")
@@ -187,11 +185,7 @@ class ManifestIn(Input):
     port = serializers.IntegerField(required=False, min_value=1)
     priority = Optional(help_text="PriorityClass")
     capacity = Optional(help_text="Node label, such as karpenter.sh/capacity-type=spot; or “assumed”")
-    tolerate = serializers.ListField(
-        child=serializers.CharField(),
-        required=False,
-        help_text="Node taints to tolerate: key=value:NoSchedule",
-    )
+    tolerate = Texts(required=False, help_text="Node taints to tolerate: key=value:NoSchedule")
     security = serializers.ChoiceField([RESTRICTED, PLAIN], required=False, allow_blank=True)
     network = serializers.ChoiceField([OPEN, ISOLATED], required=False, allow_blank=True)
     weights_claim = Optional(help_text="PersistentVolumeClaim with the model")

@@ -22,7 +22,7 @@ from claims.models import Claim, Comment, PendingDecision, QuotaRequest
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites
-from core.inputs import Input, Rows, ordered, page_of
+from core.inputs import Input, Rows, Texts, ordered, page_of
 from core.schema import key
 from core.scopes import Scope, needs
 from teams.access import team_of_filter, user_of
@@ -55,9 +55,7 @@ class ApprovalOut(serializers.Serializer[Any]):
     requested_at = serializers.DateTimeField()
     age = serializers.ChoiceField(choices=[("fresh", "fresh"), ("aging", "aging"), ("late", "late")])
     mine = serializers.BooleanField(help_text="Whether it waits for your decision")
-    remarks = serializers.ListField(
-        child=serializers.CharField(), help_text="Escalation, first approval, open question"
-    )
+    remarks = Texts(help_text="Escalation, first approval, open question")
     decision = serializers.CharField(help_text="empty while it is pending")
     decided_by = serializers.CharField(source="decided_by.username", allow_null=True, default=None)
     decided_at = serializers.DateTimeField(allow_null=True)
@@ -138,9 +136,7 @@ class DecidedOut(serializers.Serializer[Any]):
 
 class DecisionsOut(serializers.Serializer[Any]):
     results = DecidedOut(many=True, help_text="Oldest first; requests that you may not see are left out")
-    together = serializers.ListField(
-        child=serializers.CharField(), help_text="In a preview: the effect of all approvals on each quota"
-    )
+    together = Texts(help_text="In a preview: the effect of all approvals on each quota")
 
 
 @needs(Scope.APPROVE)
@@ -255,7 +251,7 @@ class QuotaCommentsView(Comments):
 
 
 class RemindedOut(serializers.Serializer[Any]):
-    reminded = serializers.ListField(child=serializers.CharField(), help_text="User names")
+    reminded = Texts(help_text="User names")
 
 
 @needs(Scope.ADMIN)

@@ -21,7 +21,7 @@ from claims.requests.manifest_specs import MAX_FILE_LENGTH
 from claims.requests.preview import RequestPreview, preview
 from claims.requests.verdict import Outcome
 from core.errors import Invalid
-from core.inputs import Input
+from core.inputs import Figure, Input, Texts
 from core.schema import refuses
 from core.scopes import Scope, needs
 from dra.match import Drop, DropCause, dropped
@@ -69,15 +69,11 @@ class BudgetLimitOut(serializers.Serializer[Any]):
     """A limit of a budget in money, or in GPU-hours where `currency` is empty."""
 
     currency = serializers.CharField()
-    limit = serializers.DecimalField(max_digits=14, decimal_places=2)
-    used = serializers.DecimalField(max_digits=14, decimal_places=2)
-    reserved = serializers.DecimalField(
-        max_digits=20, decimal_places=2, help_text="What live claims of the team may still cost"
-    )
-    cost = serializers.DecimalField(
-        max_digits=20, decimal_places=2, allow_null=True, help_text="The most this may cost; null: no rate"
-    )
-    left = serializers.DecimalField(max_digits=20, decimal_places=2)
+    limit = Figure()
+    used = Figure()
+    reserved = Figure(help_text="What live claims of the team may still cost")
+    cost = Figure(allow_null=True, help_text="The most this may cost; null: no rate")
+    left = Figure()
     fits = serializers.BooleanField()
 
 
@@ -180,7 +176,7 @@ class PreviewOut(serializers.Serializer[Any]):
     fits_budget = serializers.BooleanField()
     approval = RouteOut()
     manifest = serializers.CharField(help_text="YAML")
-    problems = serializers.ListField(child=serializers.CharField())
+    problems = Texts()
     match = MatchOut()
     verdict = VerdictOut()
     dropped = DroppedOut(allow_null=True, default=None, help_text="For the requested `step`")
@@ -229,7 +225,7 @@ class ImportedProfileOut(serializers.Serializer[Any]):
 
     profile = serializers.CharField(source="profile.slug")
     devices = serializers.IntegerField(source="similarity.count")
-    differences = serializers.ListField(child=serializers.CharField(), source="similarity.differences")
+    differences = Texts(source="similarity.differences")
 
 
 class ImportedCombinationOut(serializers.Serializer[Any]):
@@ -237,7 +233,7 @@ class ImportedCombinationOut(serializers.Serializer[Any]):
 
     profiles = ImportedProfileOut(many=True, source="parts")
     exact = serializers.BooleanField()
-    differences = serializers.ListField(child=serializers.CharField())
+    differences = Texts()
 
 
 class ImportedClaimOut(serializers.Serializer[Any]):
@@ -250,7 +246,7 @@ class ImportedClaimOut(serializers.Serializer[Any]):
     parallel = serializers.IntegerField(help_text="Pods at once that use it")
     spec = serializers.JSONField()
     note = serializers.CharField(source="imported.note", help_text="What was changed to read it")
-    problems = serializers.ListField(child=serializers.CharField(), source="imported.problems")
+    problems = Texts(source="imported.problems")
     exact = ImportedProfileOut(many=True)
     combination = ImportedCombinationOut(allow_null=True)
     nearest = ImportedProfileOut(many=True)
@@ -261,7 +257,7 @@ class ManifestImportOut(serializers.Serializer[Any]):
     """What a file of manifests requests. `converted` are its objects as they should be, as YAML."""
 
     claims = ImportedClaimOut(many=True)
-    remarks = serializers.ListField(child=serializers.CharField(), help_text="On the other objects")
+    remarks = Texts(help_text="On the other objects")
     converted = serializers.CharField()
 
 

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from core.errors import Invalid
 from core.filters import has_text
 from core.idempotency import IdempotentWrites, Objects
-from core.inputs import Input, ordered
+from core.inputs import Input, Texts, ordered
 from core.schema import refuses
 from core.scopes import Scope, needs
 from portal.setup.member_requests import ask_for_member
@@ -200,7 +200,7 @@ class MemberRequestIn(Input):
 
 
 class AskedOut(serializers.Serializer[Any]):
-    asked = serializers.ListField(child=serializers.CharField(), help_text="User names of who has a notice")
+    asked = Texts(help_text="User names of who has a notice")
 
 
 @needs(Scope.ADMIN)
