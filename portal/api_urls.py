@@ -58,8 +58,13 @@ from usage.tracking.api import ClaimRunsView
 from usage.tracking.server_api import RunsLinksView, TrackingServerViewSet
 from usage.waste_api import IdleViewSet, OversizedViewSet, OverstayViewSet
 
+ACCOUNTS = "teams/<slug:slug>/service-accounts"
 teams_router = SimpleRouter(use_regex_path=False)
 teams_router.register("teams", TeamViewSet, "api-team")
+teams_router.register("teams/<slug:slug>/members", MemberViewSet, "api-member")
+teams_router.register(ACCOUNTS, ServiceAccountViewSet, "api-service-account")
+teams_router.register(f"{ACCOUNTS}/<slug:name>/tokens", AccountTokenViewSet, "api-account-token")
+teams_router.register(f"{ACCOUNTS}/<slug:name>/workloads", WorkloadIdentityViewSet, "api-workload")
 teams_router.register("tokens", TokenViewSet, "api-token")
 teams_router.register("people", PersonViewSet, "api-person")
 teams_router.register("invitations", InvitationViewSet, "api-invitation")
@@ -71,6 +76,7 @@ teams_router.register("me/sessions", SessionViewSet, "api-session")
 notify_router = SimpleRouter(use_regex_path=False)
 notify_router.register("notices", NoticeViewSet, "api-notice")
 notify_router.register("webhooks", WebhookViewSet, "api-webhook")
+notify_router.register("webhooks/<uuid:pk>/deliveries", DeliveryViewSet, "api-delivery")
 
 inventory_router = SimpleRouter()
 inventory_router.register("clusters", ClusterAdminViewSet, "api-cluster")
@@ -106,55 +112,10 @@ usage_router.register("costs/closed-months", ClosedMonthViewSet, "api-closed-mon
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", ApiRootView.as_view(), name="api-root"),
     path("me/", Me.as_view(), name="api-me"),
-    path(
-        "teams/<slug:slug>/service-accounts/",
-        ServiceAccountViewSet.as_view({"get": "list", "post": "create"}),
-        name="api-service-account-list",
-    ),
-    path(
-        "teams/<slug:slug>/service-accounts/<slug:name>/",
-        ServiceAccountViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
-        name="api-service-account",
-    ),
-    path(
-        "teams/<slug:slug>/service-accounts/<slug:name>/tokens/",
-        AccountTokenViewSet.as_view({"get": "list", "post": "create"}),
-        name="api-account-token-list",
-    ),
-    path(
-        "teams/<slug:slug>/service-accounts/<slug:name>/tokens/<uuid:pk>/",
-        AccountTokenViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
-        name="api-account-token",
-    ),
-    path(
-        "teams/<slug:slug>/service-accounts/<slug:name>/tokens/<uuid:pk>/rotate/",
-        AccountTokenViewSet.as_view({"post": "rotate"}),
-        name="api-account-token-rotate",
-    ),
-    path(
-        "teams/<slug:slug>/service-accounts/<slug:name>/workloads/",
-        WorkloadIdentityViewSet.as_view({"get": "list", "post": "create"}),
-        name="api-workload-list",
-    ),
-    path(
-        "teams/<slug:slug>/service-accounts/<slug:name>/workloads/<uuid:pk>/",
-        WorkloadIdentityViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
-        name="api-workload",
-    ),
     path("login/kubernetes/", KubernetesLoginView.as_view(), name="api-kubernetes-login"),
     path("login/device/", DeviceLoginView.as_view(), name="api-device-login"),
     path("login/device/token/", DeviceTokenView.as_view(), name="api-device-login-token"),
     *teams_router.urls,
-    path(
-        "teams/<slug:slug>/members/",
-        MemberViewSet.as_view({"get": "list", "post": "create"}),
-        name="api-members",
-    ),
-    path(
-        "teams/<slug:slug>/members/<str:username>/",
-        MemberViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
-        name="api-member",
-    ),
     path("teams/<slug:slug>/member-requests/", MemberRequestView.as_view(), name="api-member-request"),
     path("teams/<slug:slug>/archive/", ArchiveView.as_view(), name="api-team-archive"),
     path("teams/<slug:slug>/restore/", RestoreView.as_view(), name="api-team-restore"),
@@ -163,21 +124,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("identity-providers/<slug:slug>/scim/", ScimView.as_view(), name="api-scim"),
     path("settings/", SettingsView.as_view(), name="api-settings"),
     *notify_router.urls,
-    path(
-        "webhooks/<uuid:pk>/deliveries/",
-        DeliveryViewSet.as_view({"get": "list"}),
-        name="api-deliveries",
-    ),
-    path(
-        "webhooks/<uuid:pk>/deliveries/<uuid:delivery>/",
-        DeliveryViewSet.as_view({"get": "retrieve"}),
-        name="api-delivery",
-    ),
-    path(
-        "webhooks/<uuid:pk>/deliveries/<uuid:delivery>/replay/",
-        DeliveryViewSet.as_view({"post": "replay"}),
-        name="api-delivery-replay",
-    ),
     *inventory_router.urls,
     path("profiles/lint/", LintView.as_view(), name="api-lint"),  # before the profile of that name
     path("profiles/import/", ImportView.as_view(), name="api-catalogue-import"),

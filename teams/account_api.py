@@ -3,11 +3,12 @@
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from core.idempotency import IdempotentWrites
+from core.idempotency import IdempotentWrites, Objects
 from core.inputs import Input, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -63,6 +64,7 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
     serializer_class = ServiceAccountOut
     pagination_class = ordered("first_name")
     lookup_field = "name"
+    lookup_value_converter = "slug"
 
     def _accounts(self, *, at_least: Role) -> tuple[Team, QuerySet[User]]:
         team = team_for(user_of(self.request), self.kwargs["slug"], at_least=at_least)
@@ -107,8 +109,9 @@ class ServiceAccountViewSet(IdempotentWrites, viewsets.GenericViewSet[User]):
 
 
 @needs(Scope.ADMIN)
-class AccountTokenViewSet(IdempotentWrites, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ApiToken]):
-    """Tokens of a service account, for leads and owners of its team."""
+@refuses(403)
+class AccountTokenViewSet(Objects[ApiToken]):
+    """Tokens of a service account without their texts, newest first, for leads and owners of its team."""
 
     shown_once = frozenset(("token",))
     volatile = USES
@@ -123,12 +126,6 @@ class AccountTokenViewSet(IdempotentWrites, mixins.RetrieveModelMixin, viewsets.
     def get_queryset(self) -> QuerySet[ApiToken]:
         return tokens_of(self._account())
 
-    @extend_schema(responses=TokenOut(many=True))
-    @refuses(403)
-    def list(self, request: Request, slug: str, name: str) -> Response:
-        """Tokens of the account, without their texts, newest first."""
-        return page_of(self, self.get_queryset(), TokenOut)
-
     @extend_schema(request=AccountTokenIn, responses={201: NewTokenOut})
     def create(self, request: Request, slug: str, name: str) -> Response:
         """Create a token of the account. Only this response contains its text."""
@@ -141,6 +138,7 @@ class AccountTokenViewSet(IdempotentWrites, mixins.RetrieveModelMixin, viewsets.
 
     @refuses(409)
     @extend_schema(request=TokenRotateIn, responses=NewTokenOut)
+    @action(detail=True, methods=["post"])
     def rotate(self, request: Request, slug: str, name: str, pk: str) -> Response:
         """Give a token of the account a new text. Only this response contains it."""
         account = self._account()

@@ -5,14 +5,14 @@ from typing import Any
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from claims.models import WorkloadIdentity
 from claims.workloads import services
-from core.idempotency import IdempotentWrites
-from core.inputs import Input, Rows, page_of
+from core.idempotency import Objects
+from core.inputs import Input, Rows
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import team_for, user_of
@@ -53,11 +53,11 @@ class WorkloadIdentityIn(Input):
 
 
 @needs(Scope.ADMIN)
-class WorkloadIdentityViewSet(
-    IdempotentWrites, mixins.RetrieveModelMixin, viewsets.GenericViewSet[WorkloadIdentity]
-):
+@refuses(403)
+class WorkloadIdentityViewSet(Objects[WorkloadIdentity]):
     """Kubernetes service accounts whose pods act as a service account of a team; owners change them."""
 
+    lookup_value_converter = "uuid"
     queryset = WorkloadIdentity.objects.none()
     serializer_class = WorkloadIdentityOut
     pagination_class = Rows
@@ -69,12 +69,6 @@ class WorkloadIdentityViewSet(
 
     def get_queryset(self) -> QuerySet[WorkloadIdentity]:
         return services.identities_of(self._account(at_least=Role.LEAD))
-
-    @refuses(403)
-    @extend_schema(responses=WorkloadIdentityOut(many=True))
-    def list(self, request: Request, slug: str, name: str) -> Response:
-        """What may act as the account, by cluster."""
-        return page_of(self, self.get_queryset(), WorkloadIdentityOut)
 
     @refuses(409)
     @extend_schema(request=WorkloadIdentityIn, responses={201: WorkloadIdentityOut})

@@ -190,7 +190,7 @@ class DeliveryViewSet(Objects[WebhookDelivery]):
 
     serializer_class = DeliveryOut
     queryset = WebhookDelivery.objects.none()
-    lookup_url_kwarg = "delivery"
+    lookup_url_kwarg, lookup_value_converter = "delivery", "uuid"
 
     def get_queryset(self) -> QuerySet[WebhookDelivery]:
         mine = services.webhooks_of(user_of(self.request))
@@ -212,6 +212,7 @@ class DeliveryViewSet(Objects[WebhookDelivery]):
         return super().retrieve(request)
 
     @extend_schema(request=None, responses={202: DeliveryOut})
+    @action(detail=True, methods=["post"])
     def replay(self, request: Request, **_path: Any) -> Response:
         """Deliver it again, with the same id, whatever became of it."""
         again = services.replay(by=user_of(request), delivery=self.get_object())

@@ -132,6 +132,7 @@ READS = {
     "/api/v1/audit/": Wish("admin", query={"limit": "5"}),
     "/api/v1/match/": Wish("engineer", query=WISHED),
     "/api/v1/costs/": Wish("engineer", query={"team": "vision"}),
+    "/api/v1/delegations/{id}/": Wish(lambda row: Delegation.objects.get(pk=row).lead.username),
     "/api/v1/budgets/past/": Wish("admin", query={"month": LAST_MONTH}),
     "/api/v1/costs/reconciliation/": Wish("admin"),
     "/api/v1/costs/focus/": Wish("admin"),

@@ -232,6 +232,7 @@ def read(admin: User) -> Story:
         "teams/{slug}/namespaces": [
             {"slug": QUIET, "cluster": "fra-1"},
             {"slug": "vision", "cluster": QUIET},
+            {"slug": "vision", "cluster": "fra-1"},
         ],
         **accounts(lead, vision),
     }
