@@ -31,11 +31,19 @@ STATE = OpenApiParameter(
 )
 
 
+class Kinds(serializers.ListField):
+    child = serializers.ChoiceField(choices=CHOOSABLE)
+
+    def __init__(self, **more: Any) -> None:
+        help_text = "The `type` of each message that is sent"
+        super().__init__(min_length=1, max_length=50, help_text=help_text, **more)
+
+
 class WebhookOut(serializers.ModelSerializer[Webhook]):
     """`team` null gets the events of all teams. The secret is not returned."""
 
     team = serializers.CharField(source="team.slug", allow_null=True, default=None)
-    kinds = serializers.ListField(child=serializers.ChoiceField(choices=CHOOSABLE))
+    kinds = Kinds()
     internal = serializers.BooleanField(
         source="is_internal", help_text="Whether a platform admin allows a private address, and http://"
     )
@@ -67,9 +75,7 @@ class ChangeWebhookIn(Input):
 
     url = serializers.CharField(max_length=MAX_URL, required=False, help_text="With https://")
     title = serializers.CharField(max_length=80, allow_blank=True, required=False)
-    kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=CHOOSABLE), min_length=1, max_length=50, required=False
-    )
+    kinds = Kinds(required=False)
     internal = serializers.BooleanField(
         required=False, help_text="Allow a private address, and http://; for platform admins"
     )
@@ -84,9 +90,7 @@ class WebhookIn(Input):
     )
     url = serializers.CharField(max_length=MAX_URL, help_text="With https://")
     title = serializers.CharField(max_length=80, allow_blank=True, default="")
-    kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=CHOOSABLE), min_length=1, max_length=50
-    )
+    kinds = Kinds()
     internal = serializers.BooleanField(
         default=False, help_text="Allow a private address, and http://; for platform admins"
     )

@@ -54,7 +54,7 @@ def fingerprint(*of: Path) -> str:
 
 
 def tools() -> Path:
-    return CACHE / f"tools-{fingerprint(HERE / 'typescript/package-lock.json')}"
+    return CACHE / f"tools-{fingerprint(HERE / 'typescript/package-lock.json', HERE / 'go/go.sum')}"
 
 
 def run(*command: str | Path, where: Path, **environment: str) -> None:
