@@ -344,11 +344,7 @@ class ProfileViewSet(Objects[Profile]):
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self._answer(self.get_object())
 
-    @extend_schema(
-        request=NewProfileIn,
-        parameters=[DRY_RUN],
-        responses={201: SavedProfileOut, 200: PlanOut},
-    )
+    @extend_schema(request=NewProfileIn, parameters=[DRY_RUN], responses={201: SavedProfileOut, 200: PlanOut})
     def create(self, request: Request) -> Response:
         """Create a profile with its first version. Platform admins only."""
         fields = self._body(NewProfileIn)

@@ -112,9 +112,7 @@ class YamlRenderer(BaseRenderer):
 class ExportView(APIView):
     renderer_classes = (YamlRenderer,)
 
-    @extend_schema(
-        responses={(200, "application/yaml"): OpenApiTypes.STR},
-    )
+    @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponse:
         """The catalogue as a file for version control. Platform admins only."""
         require_admin(user_of(request))

@@ -182,10 +182,7 @@ class EnforcementView(APIView):
         """Read what is written."""
         return Response(_enforcement(managed_cluster(request, name)))
 
-    @extend_schema(
-        request=EnforcementIn,
-        responses={202: EnforcementOut},
-    )
+    @extend_schema(request=EnforcementIn, responses={202: EnforcementOut})
     def put(self, request: Request, name: str) -> Response:
         """Write the ResourceQuotas of all teams now, or remove them. The same again repairs drift."""
         managed_cluster(request, name)

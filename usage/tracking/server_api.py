@@ -148,10 +148,7 @@ class RunsLinksView(IdempotentWrites, GenericAPIView[RunsLink]):
         return page_of(self, RunsLink.objects.select_related("team"), RunsLinkOut)
 
     @refuses(403, 404)
-    @extend_schema(
-        request=RunsLinkIn,
-        responses=RunsLinkOut,
-    )
+    @extend_schema(request=RunsLinkIn, responses=RunsLinkOut)
     def put(self, request: Request) -> Response:
         """Set one link, or remove it with an empty address. Again, it changes nothing."""
         require_admin(user_of(request))
