@@ -272,7 +272,7 @@ class Rows(Paged):
     following: object = None
 
     def paginate_queryset(self, rows: Any, request: Request, view: Any = None) -> list[Any]:
-        self.request, text = request, request.query_params.get(CURSOR, "0")
+        self.request, text = request, request.query_params.get(CURSOR) or "0"
         if not (text.isascii() and text.isdigit() and int(text[:20]) <= MOST_BEFORE):
             raise no_cursor()
         start, end = int(text), int(text) + self.get_page_size(request)

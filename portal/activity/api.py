@@ -26,7 +26,7 @@ class ActivityPages(Rows):
         self.request, size = request, self.get_page_size(request)
         text = request.query_params.get(CURSOR)
         try:
-            before = Position.parse(text) if text is not None else None
+            before = Position.parse(text) if text else None
         except Invalid:
             raise no_cursor() from None
         entries = read_entries(chosen, limit=size + 1, before=before)
@@ -75,7 +75,7 @@ class ActivityView(GenericAPIView[Any]):
     def get(self, request: Request) -> Response:
         """Who did what, to what, from where, newest first: in your teams, or in all for platform admins."""
         for name, text in request.query_params.items():
-            if not text:
+            if not text and name != CURSOR:
                 raise Invalid(f"The parameter “{name}” is empty. Leave it out.", field=name)
         query = ActivityIn(data=request.query_params)
         query.is_valid(raise_exception=True)
