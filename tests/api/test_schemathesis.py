@@ -193,6 +193,8 @@ DURATIONS = {
     *("snooze_for", "notify_leads_after", "release_after"),
     *(limit.name for limit in LIMITS if isinstance(limit.kind, Duration)),
 }
+# Parameters: a name that the reader does not see is refused.
+OF_READER = {"team", "cluster", "profile", "who"}
 # What is well formed is refused with 422 all the same, since it means nothing as a whole.
 MEANINGLESS = {
     "POST /api/v1/approval-rules/": "a rule is for a team or for a profile, and both may be empty",
@@ -284,7 +286,8 @@ def test_every_answer_is_as_described(role, described, known):
         for case in cases:
             told = of_the_story(case, known, random)
             taken = [checks.negative_data_rejection] if has_seconds(told) else []
-            findings.hold(told, headers, [checks.ignored_auth, *unfit, *taken])
+            unseen = [checks.positive_data_acceptance] if OF_READER & {*(told.query or ())} else []
+            findings.hold(told, headers, [checks.ignored_auth, *unfit, *taken, *unseen])
     findings.are_none()
 
 
