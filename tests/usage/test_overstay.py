@@ -106,7 +106,7 @@ def test_other_teams_see_none_of_it_and_viewers_cannot_evict(client, claim, eve,
     make_team("nlp", leads=(eve,))
     assert "old-train" not in page_of(client, eve)
     assert client.get(API).json()["results"] == []
-    assert client.get(f"{API}?team=vision").status_code == 404
+    assert client.get(f"{API}?team=vision").status_code == 422
     page = page_of(client, bob)
     assert "old-train" in page
     assert "Evict…" not in page

@@ -637,7 +637,6 @@ def test_api_request_stores_every_field(alice, vision, fra, train, quota, gatewa
         ("?state=requested", ["b"]),
         ("?state=requested&state=released", ["c", "b"]),
         ("?team=vision", ["c", "b", "a"]),
-        ("?team=nlp", []),
         ("?cluster=fra-1", ["b", "a"]),
         ("?cluster=lab-2", ["c"]),
         ("?profile=fast", ["b"]),
