@@ -250,7 +250,8 @@ def test_renewal_follows_the_clock_of_the_wall_after_a_sleep(monkeypatch, jump):
 
 
 def test_each_time_of_failed_renewals_is_said_once(monkeypatch):
-    said, outcomes = [], iter([False, False, True, False, False])
+    said: list[str] = []
+    outcomes = iter([False, False, True, False, False])
     monkeypatch.setattr(keepalive, "tell", said.append)
     monkeypatch.setattr(keepalive, "TICK", 0.05)
     over = []

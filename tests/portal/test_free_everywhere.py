@@ -148,7 +148,9 @@ def test_held_and_idle_devices_are_the_same_number_on_every_page(seed):
         one.pk: chance.choice([DeviceUse.IDLE, DeviceUse.NO_TELEMETRY, ""]) for one in held if is_nvidia(one)
     }
     keys = {
-        (one.driver, one.pool, one.name): (uses[one.pk], timezone.now()) for one in held if uses.get(one.pk)
+        (one.driver, one.pool, one.name): (DeviceUse(uses[one.pk]), timezone.now())
+        for one in held
+        if uses.get(one.pk)
     }
     store_uses(cluster.pk, keys)
     client, nodes = signed_in(), Counter(one.node_name for one in held)
@@ -245,9 +247,9 @@ def test_figures_of_a_team_are_the_same_on_every_page(seed):
         quotas = client.get(f"/quotas/?team={slug}").context
         [group] = quotas["groups"]
         of_api = [row for row in api_rows(client, "/api/v1/quotas/") if row["team"] == slug]
-        figures = sorted([row[name] for name in OF_QUOTA] for row in of_api)
+        limits = sorted([row[name] for name in OF_QUOTA] for row in of_api)
         for rows in (page["quotas"], group.rows):
-            assert sorted([getattr(row, name) for name in OF_QUOTA] for row in rows) == figures
+            assert sorted([getattr(row, name) for name in OF_QUOTA] for row in rows) == limits
         undecided = [*api_rows(client, f"/api/v1/approvals/?tab=all&team={slug}")]
         waiting += len(undecided)
         assert client.get(f"/approvals/?tab=all&team={slug}").context["page"].paginator.count == len(

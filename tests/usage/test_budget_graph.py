@@ -147,7 +147,7 @@ def test_all_monthly_budgets_add_up_and_only_those_of_the_teams(budget, vision, 
     assert month_budgets(None, "EUR", now=NOW).graph.as_of == NOW - timedelta(hours=1)  # of the older figure
     end_budget(by=root, budget=other)
     whole = month_budgets(None, "EUR", now=NOW)
-    assert (whole.number, whole.graph.limit, whole.graph.as_of) == (1, 1000, NOW)
+    assert (whole.number, whole.graph.limit, whole.graph.as_of) == (1, Decimal(1000), NOW)
 
 
 def test_budget_that_lasts_beyond_its_period_does_not_run_out_in_the_graph(held, vision, root):

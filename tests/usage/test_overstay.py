@@ -1,6 +1,7 @@
 """Claims that have ended and whose pods still run: what they cost since, on its page and in the API."""
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 import time_machine
@@ -79,7 +80,11 @@ def test_device_given_back_costs_until_then_and_is_no_longer_held(claim):
     hold(claim, NOON - 5 * HOUR, NOON - HOUR, device="gpu-8", uuid="GPU-8")  # since the end
     hold(claim, NOON - 5 * HOUR, NOON - 3 * HOUR, device="gpu-9", uuid="GPU-9")  # before it
     found = overstays_of(Claim.objects.filter(pk=claim.pk), now=NOON)[claim.pk]
-    assert (found.devices, found.per_hour.prices, found.cost.amounts) == (1, {"EUR": 3}, {"EUR": 9})
+    assert (found.devices, found.per_hour.prices, found.cost.amounts) == (
+        1,
+        {"EUR": Decimal(3)},
+        {"EUR": Decimal(9)},
+    )
 
 
 def test_what_holds_nothing_is_not_listed(client, claim, alice):

@@ -1,6 +1,7 @@
 """Quotas that the portal keeps, on the real control plane: Kubernetes refuses at exactly the limit."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.utils import timezone
@@ -166,11 +167,11 @@ def test_gpus_of_a_pod_are_those_that_kubernetes_counts(admin, gateway, namespac
     hard = {"spec": {"hard": {"requests.nvidia.com/gpu": "100"}}}
     admin.create(RESOURCE_QUOTA, {"metadata": {"name": "gpus", "namespace": namespace}} | hard)
 
-    def counted():
+    def is_counted(total: int) -> bool:
         found = admin.get(RESOURCE_QUOTA, "gpus", namespace=namespace)
-        return int(found.get("status", {}).get("used", {}).get("requests.nvidia.com/gpu", -1))
+        return int(found.get("status", {}).get("used", {}).get("requests.nvidia.com/gpu", -1)) == total
 
-    eventually(lambda: counted() == 0, subject="Kubernetes counts by the quota")
+    eventually(partial(is_counted, 0), subject="Kubernetes counts by the quota")
     before = 0
     for number, (init_containers, containers, gpus) in enumerate(SHAPES.values()):
         parts = {"i": init_containers, "c": containers or [{}]}
@@ -182,4 +183,4 @@ def test_gpus_of_a_pod_are_those_that_kubernetes_counts(admin, gateway, namespac
         made = admin.create(POD, {"metadata": {"name": f"p{number}", "namespace": namespace}, "spec": spec})
         assert requested_resources(made["spec"]).get("nvidia.com/gpu", 0) == gpus
         before += gpus
-        eventually(lambda total=before: counted() == total, subject=f"{gpus} more counted")
+        eventually(partial(is_counted, before), subject=f"{gpus} more counted")

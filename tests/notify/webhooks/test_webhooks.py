@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
@@ -237,6 +238,7 @@ def test_waits_add_up_to_a_day():
     for tries, wait in enumerate(delivery.WAITS, 1):
         ((column, due),) = delivery.after_failure(tries, at).items()
         assert column == "due_at"
+        assert isinstance(due, datetime)
         assert abs(due - at - wait) <= wait / 10
         at = due
     assert timedelta(hours=21) < at - now < timedelta(hours=27)
@@ -279,8 +281,8 @@ def test_webhook_switched_on_again_has_another_day(hook, receiver, vision, lea):
 
 @pytest.mark.parametrize("portal", [False, True])
 def test_410_switches_it_off_at_once_and_active_managers_are_told(hook, receiver, vision, lea, root, portal):
-    for name, more in (("gone", {"admin": True}), ("left", {})):
-        person = make_user(name, **more)
+    for name in ("gone", "left"):
+        person = make_user(name, admin=name == "gone")
         vision.memberships.create(user=person, role="lead")
         type(person).objects.filter(pk=person.pk).update(is_active=False)
     if portal:
@@ -464,7 +466,7 @@ def test_notice_of_a_webhook_that_is_switched_off_is_read_once_it_is_repaired(
 
 def test_delivery_that_is_due_for_longest_is_taken_first(hook, vision, monkeypatch):
     monkeypatch.setattr(tasks.deliver_webhooks, "delay", lambda: None)
-    rows = []
+    rows: list[UUID] = []
     for minutes in (1, 3, 2):
         happen(vision)
         row = hook.deliveries.exclude(pk__in=rows).get()
