@@ -32,10 +32,11 @@ def literal(host: str) -> Address | None:
     Return the address that a host is, also as one number or in hexadecimal, and that of every name below
     `localhost` (RFC 6761); None for another name.
     """
-    if host.rstrip(".").lower().rpartition(".")[2] == "localhost":
+    host = host.partition("%")[0].rstrip(".")
+    if host.lower().rpartition(".")[2] == "localhost":
         return IPv4Address("127.0.0.1")
     with suppress(ValueError):
-        return ip_address(host.partition("%")[0])
+        return ip_address(host)
     with suppress(OSError, UnicodeError):
         return IPv4Address(socket.inet_aton(host))
     return None

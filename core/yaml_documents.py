@@ -8,6 +8,7 @@ all of them.
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,11 @@ API_VERSION = "dragoman.dev/v1"
 
 type Step = str | int
 type YamlPath = tuple[Step, ...]
+
+
+def text_in(raw: bytes) -> str:
+    """Return the text of a file in UTF-8, or in UTF-16 as PowerShell writes it. Raises UnicodeDecodeError."""
+    return raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8")
 
 
 @dataclass(slots=True)

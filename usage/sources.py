@@ -309,11 +309,11 @@ def read_exporter(
 
 
 QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
-LABEL = re.compile(rf"([a-zA-Z_]\w*)={QUOTED}")
-LABELS_TEXT = re.compile(rf"(?:[a-zA-Z_]\w*={QUOTED}(?:,\s*|$))*")
+LABEL = re.compile(rf"([a-zA-Z_]\w*+)\s*+=\s*+{QUOTED}\s*+")  # blanks stand between any two tokens
+LABELS_TEXT = re.compile(rf"\s*+(?:{LABEL.pattern}(?:,\s*+|$))*+")
 LINE = re.compile(
-    rf"(?P<name>\w+)(?:\{{(?P<labels>(?:[a-zA-Z_]\w*={QUOTED}(?:,\s*|(?=\}})))*)\}})?\s+(?P<value>\S+)"
-    r"(?:\s+-?[\d.]+)?(?:\s+#\s.*)?\s*"  # a time, and in OpenMetrics an exemplar
+    rf"\s*(?P<name>\w+)\s*(?:\{{(?P<labels>\s*+(?:{LABEL.pattern}(?:,\s*+|(?=\}})))*+)\}}\s*|\s)"
+    r"(?P<value>\S+)(?:\s+-?[\d.]+)?(?:\s+#\s.*)?\s*"  # a time, and in OpenMetrics an exemplar
 )
 NAMES = KNOWN | amd.NAMES
 ESCAPE = re.compile(r"\\(.)")
@@ -344,7 +344,7 @@ def parse_exposition(lines: Iterable[str]) -> Exposition:
                     continue
             except ValueError:
                 pass  # a time follows the value, or it is malformed
-        elif name.partition(" ")[0] not in NAMES:
+        elif next(iter(name.split()), "") not in NAMES:
             continue
         try:
             others.append(parse_line(line))

@@ -19,7 +19,7 @@ from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.errors import Invalid
 from core.inputs import DurationText
 from core.text import as_options
-from core.yaml_documents import MAX_BYTES
+from core.yaml_documents import MAX_BYTES, text_in
 from dra import validation
 from dra.manifests import in_key_order, to_yaml
 from teams.models import Team
@@ -360,7 +360,7 @@ class CatalogueFileForm(forms.Form):
             )
             return cleaned
         try:
-            text = upload.read().decode()
+            text = text_in(upload.read())
         except UnicodeDecodeError:
             self.add_error("file", "The file is not UTF-8 text.")
             return cleaned

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError, OutputWrapper
 from rich.console import Console, RenderableType
 
 from core.errors import PortalError
+from core.yaml_documents import text_in
 from teams.access import is_platform_admin
 from teams.models import User
 
@@ -42,7 +43,7 @@ def refusals() -> Iterator[None]:
 
 def read_file(name: str) -> tuple[str, str]:
     """Return the text of a file and its name for messages; "-" is standard input."""
-    return (sys.stdin.read(), "stdin") if name == "-" else (Path(name).read_text(), name)
+    return (sys.stdin.read(), "stdin") if name == "-" else (text_in(Path(name).read_bytes()), name)
 
 
 def write_file(name: str, text: str, out: OutputWrapper) -> None:

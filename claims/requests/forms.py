@@ -28,6 +28,7 @@ from claims.requests.manifest_specs import MAX_FILE_LENGTH
 from core.inputs import DurationText
 from core.prepared import PreparedObjects
 from core.times import parse_duration, spell_duration
+from core.yaml_documents import text_in
 from inventory.models import Cluster
 from teams.access import memberships_of, team_rows_where, teams_where
 from teams.models import Role, Team, User
@@ -470,7 +471,6 @@ class ManifestForm(forms.Form):
 
     def _decoded(self, upload: Any) -> str:
         try:
-            text: str = upload.read().decode()
+            return text_in(upload.read())
         except UnicodeDecodeError:
             raise forms.ValidationError(f"{upload.name} is not a text file.") from None
-        return text

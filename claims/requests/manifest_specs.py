@@ -114,7 +114,7 @@ def requested_specs(documents: list[Document], name: str, elsewhere: Finder | No
             raise Invalid(f"{name}, line {document.line}: {refusal.message.rstrip('.')}.") from None
     imported = reading.imported()
     if not imported.specs:
-        raise Invalid(" ".join([f"{name} requests no devices.", *imported.remarks]))
+        raise Invalid(" ".join([f"{name} has no pod or claim that names devices.", *imported.remarks]))
     return imported
 
 

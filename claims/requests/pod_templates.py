@@ -23,7 +23,8 @@ from dra.objects import Json, Manifest
 from dra.quantity import Quantity, QuantityError
 from dra.validation import is_label
 
-# Where kinds keep their pods: paths of keys, “*” for each entry of a list or an object.
+# Where kinds keep their pods: paths of keys, “*” for each entry of a list or an object, “^” before what runs
+# as often as it says itself, however often the rest does.
 IN_TEMPLATE, IN_JOB = "spec.template.spec", "template.spec.template.spec"
 RAY = ("headGroupSpec.template.spec", "workerGroupSpecs.*.template.spec")
 WORKER = "spec.leaderWorkerTemplate"
@@ -51,6 +52,7 @@ POD_PATHS: dict[str, tuple[str, ...]] = {
     "RayService": tuple(f"spec.rayClusterConfig.{path}" for path in RAY),
     **dict.fromkeys(("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate"), ("spec.templates.*",)),
     "CronWorkflow": ("spec.workflowSpec.templates.*",),
+    "LLMInferenceService": ("spec.template", "spec.worker", "spec.^prefill.template", "spec.^prefill.worker"),
     "InferenceService": tuple(f"spec.{part}" for part in ("predictor", "transformer", "explainer")),
 }
 RUN_ONCE = ("Job", "CronJob")  # whose pods must not be started again by the kubelet when they succeed
@@ -134,7 +136,8 @@ def _at(value: Any, steps: list[str], path: tuple[str | int, ...], pods: int) ->
         for key, entry in _entries(value):
             yield from _at(entry, steps[1:], (*path, key), pods)
     elif isinstance(value, dict):
-        yield from _at(value.get(steps[0]), steps[1:], (*path, steps[0]), pods)
+        key = steps[0].removeprefix("^")
+        yield from _at(value.get(key), steps[1:], (*path, key), pods if key == steps[0] else 1)
 
 
 def _shaped(value: Any, path: tuple[str | int, ...], pods: int) -> Iterator[PodTemplate]:

@@ -42,15 +42,17 @@ written = st.tuples(
     st.dictionaries(st.sampled_from(["UUID", "dra_claim_name", "pod", "GPU_I_ID"]), label_values, max_size=4),
     st.sampled_from(["0", "1", "0.25", "1e3", "+Inf", "NaN", "9223372036854775792"]),
     st.sampled_from(["", " 1763380800123"]),
+    st.sampled_from([("", "", " "), (" ", "", "  "), (" \t", " ", "\t")]),  # blanks between tokens
 )
 
 
-def as_text(metric: str, labels: dict[str, str], value: str, at: str) -> str:
+def as_text(metric: str, labels: dict[str, str], value: str, at: str, blanks: tuple[str, str, str]) -> str:
     def escape(text: str) -> str:
         return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
-    inside = ",".join(f'{name}="{escape(text)}"' for name, text in labels.items())
-    return f"{metric}{{{inside}}} {value}{at}" if inside else f"{metric} {value}{at}"
+    any_, inner, before = blanks
+    inside = ",".join(f'{inner}{name}{inner}={inner}"{escape(text)}"{inner}' for name, text in labels.items())
+    return f"{metric}{any_}{{{inside}}}{before}{value}{at}" if inside else f"{metric}{before}{value}{at}"
 
 
 # A series stands once in a text of the format.

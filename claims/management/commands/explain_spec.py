@@ -31,7 +31,7 @@ from claims.requests.manifest_specs import (
     why,
 )
 from core.errors import Invalid, PortalError
-from core.yaml_documents import YamlLimits, read_yaml
+from core.yaml_documents import YamlLimits, read_yaml, text_in
 from dra.cluster_snapshot import ClusterSnapshot, EmptyDumpError, flatten_lists, snapshot_from_dump
 from dra.objects import Json
 from dra.quota import charge
@@ -161,7 +161,7 @@ def conclusion(report: SpecReport) -> list[str]:
 
 def read(file: str) -> str:
     try:
-        return sys.stdin.read() if file == "-" else Path(file).expanduser().read_text()
+        return sys.stdin.read() if file == "-" else text_in(Path(file).expanduser().read_bytes())
     except (OSError, UnicodeDecodeError) as problem:
         raise Invalid(f"{file} cannot be read: {problem}.") from None
 

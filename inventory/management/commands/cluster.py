@@ -18,6 +18,7 @@ from cluster.credentials import IN_CLUSTER, Credentials, from_kubeconfig
 from cluster.policies import ACCOUNT, POLICIES, PolicyAction, to_yaml
 from core.errors import Invalid, PortalError
 from core.text import counted
+from core.yaml_documents import text_in
 from inventory.clusters import (
     add_cluster,
     change_cluster,
@@ -236,7 +237,7 @@ def read_credentials(options: dict[str, Any]) -> Credentials:
         return IN_CLUSTER
     source = options["kubeconfig"]
     try:
-        text = sys.stdin.read() if source == "-" else Path(source).expanduser().read_text()
+        text = sys.stdin.read() if source == "-" else text_in(Path(source).expanduser().read_bytes())
     except (OSError, UnicodeDecodeError) as problem:
         raise Invalid(f"{source} cannot be read: {problem}.") from None
     return from_kubeconfig(text, context=options["context"])
@@ -248,7 +249,7 @@ def read_file(name: str | None) -> str | None:
     if name is None:
         return None
     try:
-        return (sys.stdin.read() if name == "-" else Path(name).expanduser().read_text()).strip()
+        return (sys.stdin.read() if name == "-" else text_in(Path(name).expanduser().read_bytes())).strip()
     except (OSError, UnicodeDecodeError) as problem:
         raise Invalid(f"{name} cannot be read: {type(problem).__name__}.") from None
 

@@ -141,8 +141,8 @@ def test_what_runs_pods_is_read_like_a_pod(write, snapshot):
         ("a: 1\nb: [", "line 2: this is not YAML"),
         ("", "is empty"),
         ("- a\n- b\n", "line 1: this is not a Kubernetes object"),
-        ("kind: Service\n", "requests no devices. Skipped: Service."),
-        ("kind: Pod\nspec: {}\n", "requests no devices"),
+        ("kind: Service\n", "has no pod or claim that names devices. Skipped: Service."),
+        ("kind: Pod\nspec: {}\n", "has no pod or claim that names devices"),
         (
             "kind: Pod\nmetadata: {namespace: vision}\nspec: {resourceClaims: [{resourceClaimName: x}]}\n",
             "ResourceClaim x is neither in this file nor in the cluster",

@@ -13,6 +13,7 @@ from django.urls import reverse
 from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
 from claims.plans.plan import claim_manifest
+from claims.requests.forms import ManifestForm
 from claims.requests.manifest_import import import_claims
 from dra.manifests import resource_claim, to_yaml, with_count
 from tests.claims.published import mirrored
@@ -148,7 +149,7 @@ def test_an_admin_makes_a_profile_of_it(client, root, fra, vision, train):
     [
         ("", "Paste a manifest or choose a file."),
         ("kind: [", "The text, line 1: this is not YAML"),
-        ("kind: Service", "The text requests no devices. Skipped: Service."),
+        ("kind: Service", "The text has no pod or claim that names devices. Skipped: Service."),
         ("kind: ResourceClaim\nspec: {devices: {requests: []}}", "is invalid."),
         ("a: &a [*a]", "The text, line 1: this refers to itself."),
         ("[" * 5000, "The text, line 1: the limit is 40 levels."),
@@ -160,6 +161,16 @@ def test_what_cannot_be_read_is_422_with_its_place(client, alice, vision, text, 
     answer = client.post(PAGE, {"text": text})
     assert answer.status_code == 422
     assert said in unescape(answer.text)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])  # as PowerShell writes files
+def test_file_with_a_byte_order_mark_is_read(encoding):
+    text = to_yaml(resource_claim("mine", "vision", make_spec())).replace("\n", "\r\n")
+    form = ManifestForm(files={"file": SimpleUploadedFile("claim.yaml", text.encode(encoding))})
+    assert form.is_valid(), form.errors
+    assert (
+        import_claims(form.cleaned_data["manifest"], "claim.yaml", []).claims[0].title == "ResourceClaim mine"
+    )
 
 
 def test_a_file_that_is_no_text_is_refused(client, alice, vision):

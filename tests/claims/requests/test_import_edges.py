@@ -118,7 +118,8 @@ def test_a_pod_finds_claims_of_its_own_namespace_alone():
     assert wanted(text) == [("ResourceClaim mine", 5)]
     pod = pod_yaml(namespace="a", resourceClaimName="mine")
     assert refusal_of(wanted, pod) == (
-        "f.yaml requests no devices. Pod p: ResourceClaim mine is neither in this file nor in the cluster."
+        "f.yaml has no pod or claim that names devices. "
+        "Pod p: ResourceClaim mine is neither in this file nor in the cluster."
     )
     asked = []
 
@@ -133,9 +134,16 @@ def test_a_pod_finds_claims_of_its_own_namespace_alone():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: Pod\nmetadata: {name: p}\nspec: {}", "f.yaml requests no devices. Skipped: Pod p."),
-        ("kind: Service", "f.yaml requests no devices. Skipped: Service."),
-        ("a: 1", "f.yaml requests no devices. Skipped: object without a kind."),
+        (
+            "kind: Pod\nmetadata: {name: p}\nspec: {}",
+            "f.yaml has no pod or claim that names devices. Skipped: Pod p.",
+        ),
+        (
+            "kind: SparkApplication\nspec: {executor: {gpu: {name: nvidia.com/gpu, quantity: 1}}}",
+            "f.yaml has no pod or claim that names devices. Skipped: SparkApplication.",
+        ),
+        ("kind: Service", "f.yaml has no pod or claim that names devices. Skipped: Service."),
+        ("a: 1", "f.yaml has no pod or claim that names devices. Skipped: object without a kind."),
     ],
 )
 def test_a_file_that_asks_for_nothing_is_refused(text, said):
@@ -598,7 +606,7 @@ def test_workload_with_gpus_by_number_gets_a_template_proposed():
 
 def test_pod_without_gpus_still_requests_no_devices():
     assert refusal_of(specs_in, by_number(**{"example.com/foo": 1})) == (
-        "f requests no devices. Skipped: Pod train."
+        "f has no pod or claim that names devices. Skipped: Pod train."
     )
     malformed = "kind: Pod\nmetadata: {name: p}\nspec: {containers: [1]}\n"
     assert refusal_of(specs_in, malformed) == "f, line 1: an entry of containers must be an object."

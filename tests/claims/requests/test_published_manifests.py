@@ -55,6 +55,7 @@ TEMPLATE, ONE = "ResourceClaimTemplate train", [(1, "gpu.nvidia.com")]
         ("job without a restartPolicy", 8), ("RayCluster", 3), ("RayJob", 3), ("RayService", 3),
         ("Workflow", 2), ("Notebook", 1),
         ("InferenceService with a model", 2), ("InferenceService with containers", 2), ("Volcano job", 4),
+        ("LLMInferenceService with a prefill of its own count", 5),
         ("unknown kind", 2),
     ],
 )  # fmt: skip

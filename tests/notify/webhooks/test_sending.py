@@ -36,6 +36,7 @@ ROOT = Path(__file__).parents[3]
         "https://hooks.example.org/\r\nHost: x",
         "https://hooks.example.org:0/",
         "https://2852039166/",
+        "https://0251.0376.0251.0376./",
         "https://0xa9fea9fe/",
         "https://0251.0376.0251.0376/",
         "https://169.254.43518/",
