@@ -22,7 +22,7 @@ from django.db.models import CharField, F, Func, Lookup, Model, Q, QuerySet, Tex
 from django.db.models.sql.compiler import SQLCompiler
 from django.forms import Form, Select
 from django.utils.safestring import SafeString, mark_safe
-from django_filters import ModelChoiceFilter
+from django_filters import IsoDateTimeFilter, ModelChoiceFilter
 from django_filters.fields import ModelChoiceField, ModelChoiceIterator
 from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import extend_schema_field
@@ -100,6 +100,9 @@ class Filters(DjangoFilterBackend):
 
     def filter_queryset(self, request: Any, queryset: Any, view: Any) -> Any:
         found = self.get_filterset(request, queryset, view)
+        for name, one in found.filters.items() if found is not None else ():
+            if isinstance(one, IsoDateTimeFilter) and request.query_params.get(name) == "":
+                raise Invalid(f"The parameter “{name}” is empty. Leave it out.", field=name)
         if found is not None and not found.is_valid():
             name, problems = next(iter(found.form.errors.items()))
             if not hasattr(found.form.fields.get(name), "choices"):

@@ -60,7 +60,7 @@ class ProfilesIn(Input):
     free = serializers.BooleanField(default=False, help_text="A device is free now")
     mine = serializers.BooleanField(default=False, help_text="You may request it")
     automatic = serializers.BooleanField(default=False, help_text="Some requests need no approval")
-    order = serializers.ChoiceField(choices=list(SORTS), default="title")
+    order = serializers.ChoiceField(choices=list(SORTS), default="title", allow_blank=True)
 
     @property
     def filters(self) -> CatalogueFilter:
@@ -337,7 +337,7 @@ class ProfileViewSet(Objects[Profile]):
         """List the catalogue."""
         query, user = ProfilesIn(data=request.query_params), user_of(request)
         query.is_valid(raise_exception=True)
-        rows = filtered_entries(catalogue(user), query.filters, query.validated_data["order"])
+        rows = filtered_entries(catalogue(user), query.filters, query.validated_data["order"] or "title")
         # Not every profile with every team, of which there are hundreds.
         return page_of(self, rows, ProfileOut, context={"members": roles_by_team(user)})
 

@@ -169,6 +169,13 @@ def test_claims_are_found_as_on_the_page(query, found):
     assert sorted(row["name"] for row in rows) == found
 
 
+def test_an_empty_time_is_refused():
+    api = APIClient()
+    api.force_login(make_user("lena"))
+    for name in ("since", "until"):
+        assert api.get(f"/api/v1/claims/?{name}=").json()["field"] == name
+
+
 def test_what_a_post_creates_is_found_at_its_location(places):
     api = APIClient()
     _row, token = make_token(make_user("root"))
