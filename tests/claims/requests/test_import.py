@@ -9,6 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.datastructures import MultiValueDict
 
 from claims.catalogue.presets import presets
 from claims.models import Claim, Profile
@@ -166,7 +167,8 @@ def test_what_cannot_be_read_is_422_with_its_place(client, alice, vision, text, 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])  # as PowerShell writes files
 def test_file_with_a_byte_order_mark_is_read(encoding):
     text = to_yaml(resource_claim("mine", "vision", make_spec())).replace("\n", "\r\n")
-    form = ManifestForm(files={"file": SimpleUploadedFile("claim.yaml", text.encode(encoding))})
+    file = SimpleUploadedFile("claim.yaml", text.encode(encoding))
+    form = ManifestForm(files=MultiValueDict({"file": [file]}))
     assert form.is_valid(), form.errors
     assert (
         import_claims(form.cleaned_data["manifest"], "claim.yaml", []).claims[0].title == "ResourceClaim mine"
