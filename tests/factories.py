@@ -6,6 +6,7 @@ typed.
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil
@@ -20,7 +21,8 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from claims.approvals import pending
+from claims.approvals import authority, pending
+from claims.approvals.rules import Rules
 from claims.budgets import use as budget_use
 from claims.catalogue import services as catalogue
 from claims.catalogue.definition import sent_definition
@@ -99,11 +101,12 @@ def make_violation(constraint: str) -> IntegrityError:
 def make_user(
     username: str = "alice", *, admin: bool = False, password: str | None = None, **fields: Any
 ) -> User:
-    """Make a person, or return the one of that name."""
+    """Make a person, or return the one of that name. The audit log has no entry of it."""
     if (known := User.objects.filter(username=username).first()) is not None:
         return known
     values = {"is_superuser": admin, "is_staff": admin, **fields}
-    return User.objects.create(username=username, password=make_password(password or username), **values)
+    user = User(username=username, password=make_password(password or username), **values)
+    return User.objects.bulk_create([user])[0]
 
 
 def make_team(
@@ -282,7 +285,10 @@ def make_claim(
         if count
     )
     if state == ClaimState.REQUESTED:
-        pending.refresh(claims=[claim.pk])
+        leads = User.objects.filter(
+            memberships__team=team, memberships__role__in=authority.LEADS, is_active=True
+        )
+        pending.add(copy(claim), Rules([team.pk]).for_claim(copy(claim)), leads)
     return claim
 
 

@@ -362,6 +362,6 @@ class CatalogueFileForm(forms.Form):
         try:
             text = text_in(upload.read())
         except UnicodeDecodeError:
-            self.add_error("file", "The file is not UTF-8 text.")
+            self.add_error("file", "This is not a text file.")
             return cleaned
         return cleaned | {"text": text, "name": upload.name}
