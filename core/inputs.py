@@ -68,7 +68,7 @@ class Texts(serializers.ListField):
     child = serializers.CharField()
 
 
-class Figure(serializers.DecimalField):
+class FigureField(serializers.DecimalField):
     def __init__(self, places: int = 2, **more: Any) -> None:
         super().__init__(max_digits=20, decimal_places=places, **more)
 

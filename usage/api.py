@@ -21,7 +21,7 @@ from rest_framework.views import APIView
 from claims.models import Claim
 from core.errors import Invalid
 from core.idempotency import IdempotentWrites, Objects
-from core.inputs import AskingInput, Figure, Input, Texts, require_known
+from core.inputs import AskingInput, FigureField, Input, Texts, require_known
 from core.models import Installation
 from core.schema import refuses
 from core.scopes import Scope, needs
@@ -60,14 +60,14 @@ from usage.telemetry import UseState, current_utilization
 
 class AmountOut(serializers.Serializer[Any]):
     currency = serializers.CharField(help_text="ISO 4217")
-    amount = Figure()
+    amount = FigureField()
 
 
 class CostOut(serializers.Serializer[Any]):
     """Empty `amounts` with hours mean that no rate matches, never that the devices are free."""
 
-    device_hours = Figure(source="hours", help_text="Whole devices; a partition counts as its fraction.")
-    hours_without_rate = Figure(source="unpriced")
+    device_hours = FigureField(source="hours", help_text="Whole devices; a partition counts as its fraction.")
+    hours_without_rate = FigureField(source="unpriced")
     amounts = AmountOut(many=True, source="money")
 
 

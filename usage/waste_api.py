@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from claims.models import Claim
-from core.inputs import Figure, ordered
+from core.inputs import FigureField, ordered
 from inventory.states import EndPolicy
 from teams.access import team_of_filter, user_of
 from usage.api import CostOut
@@ -32,7 +32,9 @@ class WasteOut(serializers.Serializer[Any]):
     owner = serializers.CharField(source="claim.requested_by.username")
     profile = serializers.CharField(source="claim.profile_version.profile.slug")
     devices = serializers.IntegerField()
-    per_hour = Figure(4, allow_null=True, help_text="Price of its devices together; null is no rate, never 0")
+    per_hour = FigureField(
+        4, allow_null=True, help_text="Price of its devices; null is no rate, never 0"
+    )
     currency = serializers.CharField(help_text="ISO 4217; empty without a rate")
 
 
@@ -54,7 +56,7 @@ class OversizedOut(WasteOut):
     """A claim for which devices of `enough` would have been enough, and what they would save."""
 
     enough = serializers.CharField(source="profile.slug", help_text="Slug of the cheaper profile")
-    saves = Figure(4, help_text="Less per hour than `per_hour`")
+    saves = FigureField(4, help_text="Less per hour than `per_hour`")
     caveat = serializers.CharField(help_text="What could not be compared; empty if all could")
     memory_bytes = serializers.IntegerField(
         allow_null=True, help_text="95th percentile of its busiest device"

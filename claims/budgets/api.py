@@ -18,11 +18,11 @@ from claims.budgets.extra import approve_extra, request_extra
 from claims.budgets.services import change_budget, end_budget, set_budget
 from claims.budgets.use import STATES, past_month, past_month_asked_for, runs_out_in_period, state_of
 from claims.models import AtLimit, Budget, QuotaRequest
-from claims.quotas.api import KEY, AskedOut, AskedViewSet
+from claims.quotas.api import KEY, AskedViewSet, RequestForMoreOut
 from core import idempotency
 from core.errors import Invalid
 from core.idempotency import Objects
-from core.inputs import Figure, Input, Rows, page_of
+from core.inputs import FigureField, Input, Rows, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from teams.access import team_for, user_of
@@ -36,15 +36,15 @@ class BudgetUseOut(serializers.Serializer[Any]):
     first = serializers.DateField(help_text="First day of the period (UTC)")
     last = serializers.DateField(help_text="Its last day, included")
     as_of = serializers.DateTimeField()
-    amount = Figure(allow_null=True, help_text="Limit, with what was added")
-    hours = Figure(allow_null=True)
-    used_amount = Figure(allow_null=True)
-    used_hours = Figure()
-    unpriced_hours = Figure(help_text="GPU-hours without a rate, in no amount")
-    amount_rate = Figure(4, allow_null=True, help_text="Per hour, mean of the last 7 stored days")
-    hours_rate = Figure(4, allow_null=True)
-    forecast_amount = Figure(allow_null=True)
-    forecast_hours = Figure(allow_null=True)
+    amount = FigureField(allow_null=True, help_text="Limit, with what was added")
+    hours = FigureField(allow_null=True)
+    used_amount = FigureField(allow_null=True)
+    used_hours = FigureField()
+    unpriced_hours = FigureField(help_text="GPU-hours without a rate, in no amount")
+    amount_rate = FigureField(4, allow_null=True, help_text="Per hour, mean of the last 7 stored days")
+    hours_rate = FigureField(4, allow_null=True)
+    forecast_amount = FigureField(allow_null=True)
+    forecast_hours = FigureField(allow_null=True)
     share = serializers.FloatField(help_text="Of the limit that is used most; 1 is all of it")
     runs_out_at = serializers.DateTimeField(
         allow_null=True, help_text="At this rate, in the period or after it; null if never, or used up"
@@ -64,9 +64,9 @@ class BudgetOut(serializers.Serializer[Any]):
     title = serializers.CharField(help_text="Empty: the budget of each month")
     first = serializers.DateField()
     last = serializers.DateField(allow_null=True)
-    amount = Figure(allow_null=True)
+    amount = FigureField(allow_null=True)
     currency = serializers.CharField(help_text="ISO 4217")
-    hours = Figure(allow_null=True, help_text="GPU-hours")
+    hours = FigureField(allow_null=True, help_text="GPU-hours")
     at_limit = serializers.ChoiceField(choices=AtLimit.choices, help_text="What happens at 100 %")
     set_by = serializers.CharField(source="set_by.username", allow_null=True, default=None)
     set_at = serializers.DateTimeField()
@@ -160,13 +160,13 @@ class BudgetViewSet(Objects[Budget]):
         return BudgetOut(self.get_queryset().get(pk=budget.pk)).data
 
 
-class BudgetRequestOut(AskedOut):
+class BudgetRequestOut(RequestForMoreOut):
     """A request for extra budget in the period that begins on `first`."""
 
     budget = serializers.UUIDField(source="budget_id")
     first = serializers.DateField()
-    amount = Figure()
-    hours = Figure()
+    amount = FigureField()
+    hours = FigureField()
 
 
 class BudgetRequestIn(Input):

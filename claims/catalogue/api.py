@@ -33,7 +33,7 @@ from claims.catalogue.versions import live_versions, proposed_difference, versio
 from claims.models import LIMITS, Approval, Limit, Profile, ProfileLimits, Purpose
 from claims.models.limits import Choice, Choices, Duration, Number, Text
 from core.idempotency import Objects
-from core.inputs import Figure, Input, Rows, Texts, is_true, ordered, page_of
+from core.inputs import FigureField, Input, Rows, Texts, is_true, ordered, page_of
 from core.schema import refuses
 from core.scopes import Scope, needs
 from dra.lint import LintCode, Severity, Subject
@@ -196,7 +196,7 @@ class ProfileOut(serializers.Serializer[Any]):
     products = Texts()
     memory = serializers.IntegerField(allow_null=True, help_text="Least memory of a matching device in bytes")
     sharing = serializers.ListField(child=serializers.ChoiceField(choices=Sharing.choices))
-    price = Figure(4, allow_null=True, help_text="Highest price per device and hour")
+    price = FigureField(4, allow_null=True, help_text="Highest price per device and hour")
     waits = WaitsOut()
     may_request = serializers.BooleanField()
     reason = serializers.CharField(help_text="Why you may not request it; empty if you may")

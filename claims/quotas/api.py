@@ -81,7 +81,7 @@ class QuotaDetailOut(QuotaOut):
     raises = RaiseOut(many=True)
 
 
-class AskedOut(serializers.Serializer[Any]):
+class RequestForMoreOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     team = serializers.CharField(source="team.slug")
     reason = serializers.CharField()
@@ -93,7 +93,7 @@ class AskedOut(serializers.Serializer[Any]):
     decision_note = serializers.CharField()
 
 
-class QuotaRequestOut(AskedOut):
+class QuotaRequestOut(RequestForMoreOut):
     """A request for a limit of `devices` in total; `until` null is permanent."""
 
     device_class = serializers.CharField()

@@ -21,7 +21,7 @@ from claims.requests.manifest_specs import MAX_FILE_LENGTH
 from claims.requests.preview import RequestPreview, preview
 from claims.requests.verdict import Outcome
 from core.errors import Invalid
-from core.inputs import Figure, Input, Texts
+from core.inputs import FigureField, Input, Texts
 from core.schema import refuses
 from core.scopes import Scope, needs
 from dra.match import Drop, DropCause, dropped
@@ -69,11 +69,11 @@ class BudgetLimitOut(serializers.Serializer[Any]):
     """A limit of a budget in money, or in GPU-hours where `currency` is empty."""
 
     currency = serializers.CharField()
-    limit = Figure()
-    used = Figure()
-    reserved = Figure(help_text="What live claims of the team may still cost")
-    cost = Figure(allow_null=True, help_text="The most this may cost; null: no rate")
-    left = Figure()
+    limit = FigureField()
+    used = FigureField()
+    reserved = FigureField(help_text="What live claims of the team may still cost")
+    cost = FigureField(allow_null=True, help_text="The most this may cost; null: no rate")
+    left = FigureField()
     fits = serializers.BooleanField()
 
 

@@ -4,6 +4,8 @@ import os
 import runpy
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -26,12 +28,19 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def no_pauses(monkeypatch):
     """Return the pauses that were asked for; none is slept."""
-    slept = []
+    slept: list[float] = []
+    really = time.sleep
+
+    def pause(seconds):
+        if threading.current_thread() is threading.main_thread():
+            slept.append(seconds)
+        else:  # what an earlier test has left running
+            really(seconds)
 
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr("dragoman._sync.transport.time.sleep", slept.append)
+    monkeypatch.setattr("dragoman._sync.transport.time.sleep", pause)
     monkeypatch.setattr("dragoman._async.transport.asyncio.sleep", sleep)
     return slept
 

@@ -115,7 +115,8 @@ def one_of_everything():
     return {
         "claim_id": running.pk, "claims": running.pk, "draft_id": draft.pk, "notice_id": notice.pk,
         "extension_id": extension.pk, "extensions": extension.pk, "request_id": asked.pk,
-        "requests": asked.pk, "quota_id": quota.pk, "quotas": quota.pk, "rule_id": rule.pk,
+        "requests": asked.pk, "v1/approvals": asked.pk, "quota_id": quota.pk, "quotas": quota.pk,
+        "rule_id": rule.pk,
         "approval-rules": rule.pk, "delegation_id": row.pk, "delegations": row.pk, "rate_id": rate.pk,
         "rates": rate.pk, "alerts": alert.pk, "token_id": token.pk, "tokens": token.pk, "user_id": alice.pk,
         "reason_id": reason.pk, "approval-reasons": reason.pk, "devices": device.pk, "uid": "uid-c",

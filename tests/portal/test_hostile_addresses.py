@@ -33,6 +33,8 @@ WITHOUT_A_ROW = [
     "claims/request/dropped/<int:step>/",  # the profile asks for no condition that could leave a device out
     "profiles/<slug:slug>/lint/<slug:key>/",  # nothing is wrong with the profile
     "report/unsubscribe/<str:token>/",  # a signed token of a mail
+    "api/v1/teams/<slug:slug>/service-accounts/<slug:name>/tokens/<uuid:pk>/",  # it has none
+    "api/v1/tokens/<uuid:pk>/",  # that of another person
 ]
 
 
