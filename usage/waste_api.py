@@ -32,9 +32,7 @@ class WasteOut(serializers.Serializer[Any]):
     owner = serializers.CharField(source="claim.requested_by.username")
     profile = serializers.CharField(source="claim.profile_version.profile.slug")
     devices = serializers.IntegerField()
-    per_hour = FigureField(
-        4, allow_null=True, help_text="Price of its devices; null is no rate, never 0"
-    )
+    per_hour = FigureField(4, allow_null=True, help_text="Price of its devices; null is no rate, never 0")
     currency = serializers.CharField(help_text="ISO 4217; empty without a rate")
 
 
