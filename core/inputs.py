@@ -273,9 +273,10 @@ class Rows(Paged):
 
     def paginate_queryset(self, rows: Any, request: Request, view: Any = None) -> list[Any]:
         self.request, text = request, request.query_params.get(CURSOR) or "0"
-        if not (text.isascii() and text.isdigit() and int(text[:20]) <= MOST_BEFORE):
+        start = int(text[:20]) if text.isascii() and text.isdigit() else MOST_BEFORE + 1
+        if start > MOST_BEFORE:
             raise no_cursor()
-        start, end = int(text), int(text) + self.get_page_size(request)
+        end = start + self.get_page_size(request)
         self.following = end if len(rows) > end else None
         return list(rows[start:end])
 

@@ -490,7 +490,7 @@ def send_test_mail(request: HttpRequest) -> HttpResponse:
     if user.email:
         name = installation_for(request).name
         body = f"{user.label} has sent this from the settings of {name}. Email works."
-        problem = send_now(to=user.email, subject=f"Test mail of {name}", body=body)
+        problem = send_now(to=user.email, subject=f"Test email of {name}", body=body)
     if problem:
         messages.error(request, problem)
     else:

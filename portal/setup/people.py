@@ -61,7 +61,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 COLUMNS: list[Column[Any]] = [  # rows carry the annotation of `people_for_list`
     Column("username", "User name", lambda person: person.username, sort="username", fixed=True),
     Column("name", "Name", lambda person: person.get_full_name(), sort=("last_name", "first_name")),
-    Column("email", "Mail", lambda person: person.email, sort="email"),
+    Column("email", "Email", lambda person: person.email, sort="email"),
     Column("teams", "Teams", lambda person: person.team_count, sort="team_count", numeric=True),
     Column("state", "State", lambda person: person_state(person), sort=("is_active", "is_superuser")),
     Column("last_login", "Last sign-in", lambda person: person.last_login, sort="last_login"),

@@ -110,3 +110,12 @@ def test_public_classes_of_two_modules_have_two_names():
     for name, path in public_classes():
         places[name].append(path)
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_pages_say_email():
+    """One word for it, not "mail" and "email" by turns."""
+    markup = re.compile(r"{%.*?%}|{{.*?}}|{#.*?#}|<[^>]*>", re.DOTALL)
+    texts = {path: markup.sub(" ", path.read_text()) for path in (ROOT / "templates").rglob("*.html")}
+    assert [
+        str(path) for path, text in texts.items() if re.search(r"\bmail(s|ed|ing)?\b", text, re.IGNORECASE)
+    ] == []

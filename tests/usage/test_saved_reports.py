@@ -145,7 +145,7 @@ def test_the_link_in_the_mail_stops_it_without_signing_in(client, monthly):
     assert sent.extra_headers["List-Unsubscribe"] == f"<https://gpus.example{link}>"
     assert "Stop the email of “By team”?" in client.get(link).text
     assert SavedReport.objects.get().monthly  # a GET changes nothing
-    assert "is not mailed any more" in client.post(link).text
+    assert "is not emailed any more" in client.post(link).text
     assert not SavedReport.objects.get().monthly
     assert client.get(f"{link[:-2]}x/").status_code == 404
     SavedReport.objects.all().delete()
