@@ -169,4 +169,4 @@ def test_page_without_a_mail_server_says_so(alice, browse, settings):
     settings.MAIL_URL = "smtp://mail.example.org"
     assert "You have no email address" in browse(alice).get(ACCOUNT).text
     type(alice).objects.update(email="alice@example.org")
-    assert "Mails go to alice@example.org." in browse(alice).get(ACCOUNT).text
+    assert "Emails go to alice@example.org." in browse(alice).get(ACCOUNT).text
