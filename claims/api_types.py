@@ -16,6 +16,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from claims.models import Allocation, Alternative, Claim, Delivery, Profile, Quota, Transition
+from claims.models.limits import MAX_DEVICES
 from claims.observation.drift import find_drift
 from claims.observation.observations import observe
 from claims.plans.changes import current_parts
@@ -60,7 +61,7 @@ class FurtherIn(Input):
     """An additional profile of the claim."""
 
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
-    devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
+    devices = serializers.IntegerField(min_value=1, max_value=MAX_DEVICES, default=1, help_text="Per claim")
 
 
 class PartIn(Input):
@@ -68,7 +69,7 @@ class PartIn(Input):
 
     profile = serializers.CharField(max_length=40, help_text="Slug of the profile")
     devices = serializers.IntegerField(
-        min_value=0, max_value=1024, help_text="Per claim; 0 leaves the profile out"
+        min_value=0, max_value=MAX_DEVICES, help_text="Per claim; 0 leaves the profile out"
     )
 
 
@@ -95,7 +96,7 @@ class RequestIn(Input):
         default=list,
         help_text="Additional profiles of the claim; cannot be combined with alternatives",
     )
-    devices = serializers.IntegerField(min_value=1, max_value=1024, default=1, help_text="Per claim")
+    devices = serializers.IntegerField(min_value=1, max_value=MAX_DEVICES, default=1, help_text="Per claim")
     parallel = serializers.IntegerField(
         min_value=1, max_value=1000, default=1, help_text="Concurrent claims of a template"
     )
@@ -127,7 +128,12 @@ class ApproveIn(Input):
     spec_hash = serializers.CharField(max_length=64, help_text="`spec_hash` of the claim that you read")
     note = serializers.CharField(max_length=2000, allow_blank=True, default="")
     devices = serializers.IntegerField(
-        min_value=1, max_value=1024, required=False, allow_null=True, default=None, help_text="Per claim"
+        min_value=1,
+        max_value=MAX_DEVICES,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Per claim",
     )
     duration = SpelledDuration(required=False, allow_null=True, default=None, help_text="36h, PT36H, seconds")
     profile = serializers.CharField(
@@ -160,10 +166,10 @@ class QuotaIn(AskingInput):
     device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
     profile = serializers.CharField(max_length=40, allow_blank=True, default="")
     counts = serializers.ChoiceField(choices=Quota.Counts.choices, default=Quota.Counts.DEVICES)
-    devices = serializers.IntegerField(min_value=0, max_value=1_000_000, help_text="The limit")
+    devices = serializers.IntegerField(min_value=0, max_value=Quota.MOST, help_text="The limit")
     guaranteed = serializers.IntegerField(
         min_value=0,
-        max_value=1_000_000,
+        max_value=Quota.MOST,
         required=False,
         help_text="Kept free for the team; for device classes only. Left out it stays",
     )
@@ -176,7 +182,7 @@ class QuotaRequestIn(AskingInput):
     device_class = serializers.CharField(max_length=253, allow_blank=True, default="")
     profile = serializers.CharField(max_length=40, allow_blank=True, default="")
     counts = serializers.ChoiceField(choices=Quota.Counts.choices, default=Quota.Counts.DEVICES)
-    devices = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="The limit in total")
+    devices = serializers.IntegerField(min_value=1, max_value=Quota.MOST, help_text="The limit in total")
     until = serializers.DateTimeField(allow_null=True, default=None, help_text="Permanent if left out")
     reason = serializers.CharField(max_length=2000)
 
@@ -184,7 +190,7 @@ class QuotaRequestIn(AskingInput):
 class QuotaGrantIn(Input):
     """Fields that are left out are granted as requested."""
 
-    devices = serializers.IntegerField(min_value=1, max_value=1_000_000, allow_null=True, default=None)
+    devices = serializers.IntegerField(min_value=1, max_value=Quota.MOST, allow_null=True, default=None)
     until = serializers.DateTimeField(allow_null=True, default=None)
     note = serializers.CharField(max_length=2000, allow_blank=True, default="")
 

@@ -28,7 +28,7 @@ class ApprovalRuleIn(Input):
     approval = serializers.ChoiceField(
         choices=Approval.choices, required=False, allow_null=True, default=None
     )
-    automatic_devices = serializers.IntegerField(min_value=0, max_value=100_000, default=0)
+    automatic_devices = serializers.IntegerField(min_value=0, max_value=ApprovalRule.MOST, default=0)
     automatic_duration = api_types.SpelledDuration(required=False, allow_null=True, default=None)
     self_approval = serializers.BooleanField(default=False)
     escalate_after = api_types.SpelledDuration(required=False, allow_null=True, default=None)

@@ -10,6 +10,7 @@ from django.http import QueryDict
 
 from claims.approvals.services import MAX_REASON_LENGTH, MAX_TITLE_LENGTH
 from claims.models import Approval, ApprovalRule, Claim, Profile, ProfileVersion, ReasonTemplate
+from claims.models.limits import MAX_DEVICES
 from claims.plans.changes import WantedChange, combined_parts
 from core.inputs import DurationText, LocalMoment, PersonField, TitleField
 from core.text import as_options, counted
@@ -49,7 +50,9 @@ class ChangeForm(forms.Form):
     profile that replaces them all.
     """
 
-    devices = forms.IntegerField(required=False, min_value=1, max_value=1024, label="Devices per claim")
+    devices = forms.IntegerField(
+        required=False, min_value=1, max_value=MAX_DEVICES, label="Devices per claim"
+    )
     duration = DurationText(required=False, label="Duration")
     spec_hash = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     note = forms.CharField(required=False, max_length=500, label="Note")
@@ -175,7 +178,7 @@ class RuleForm(forms.Form):
     automatic_devices = forms.IntegerField(
         required=False,
         min_value=0,
-        max_value=100_000,
+        max_value=ApprovalRule.MOST,
         label="Auto-approve up to (devices)",
         help_text="Total of all pods. Leave empty to require approval for every request.",
     )

@@ -26,6 +26,7 @@ from claims.lifecycle.services import (
     withdraw_extension,
 )
 from claims.models import Allocation, Claim, ClaimQuerySet, Extension, RequestStatus
+from claims.models.limits import MAX_DEVICES
 from claims.requests.services import resize
 from core import idempotency
 from core.errors import Invalid
@@ -56,7 +57,7 @@ class ResizeIn(Input):
 
     profile = serializers.CharField(max_length=40, required=False, help_text="Slug of the profile")
     devices = serializers.IntegerField(
-        min_value=1, max_value=1024, required=False, help_text="Per claim, of the profile named first"
+        min_value=1, max_value=MAX_DEVICES, required=False, help_text="Per claim, of the profile named first"
     )
     together = serializers.ListField(
         child=api_types.PartIn(),

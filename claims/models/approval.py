@@ -27,6 +27,8 @@ class ApprovalRule(models.Model):
     decide too.
     """
 
+    MOST = 100_000  # devices that may be approved automatically
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     team = models.ForeignKey(Team, models.CASCADE, null=True, blank=True, related_name="approval_rules")
     profile = models.ForeignKey(Profile, models.CASCADE, null=True, blank=True, related_name="approval_rules")

@@ -74,6 +74,8 @@ class Quota(models.Model):
     free for the team. The rows of a team are locked while its use is counted.
     """
 
+    MOST = 1_000_000  # that a limit may be
+
     class Counts(models.TextChoices):
         DEVICES = "devices", "devices"
         CLAIMS = "claims", "claims"

@@ -74,10 +74,10 @@ class QuotaForm(CountedForm):
         label="Team",
         widget=forms.TextInput(attrs={"list": "teams"}),
     )
-    devices = forms.IntegerField(min_value=0, max_value=100_000, label="Limit")
+    devices = forms.IntegerField(min_value=0, max_value=Quota.MOST, label="Limit")
     guaranteed = forms.IntegerField(
         min_value=0,
-        max_value=100_000,
+        max_value=Quota.MOST,
         required=False,
         label="Guaranteed",
         help_text="Of a device class: devices guaranteed to this team.",
@@ -97,7 +97,7 @@ class QuotaRequestForm(CountedForm):
     team = forms.ModelChoiceField(
         Team.objects.none(), to_field_name="slug", label="Team", empty_label="Choose a team"
     )
-    more = forms.IntegerField(min_value=1, max_value=100_000, label="How many more")
+    more = forms.IntegerField(min_value=1, max_value=Quota.MOST, label="How many more")
     until = UntilField()
     reason = forms.CharField(
         max_length=2000,
@@ -121,5 +121,5 @@ class QuotaRequestForm(CountedForm):
 class QuotaGrantForm(forms.Form):
     """What an admin may change of a request: the number in total, and the end."""
 
-    devices = forms.IntegerField(min_value=1, max_value=100_000, required=False, label="Limit in all")
+    devices = forms.IntegerField(min_value=1, max_value=Quota.MOST, required=False, label="Limit in all")
     until = UntilField()

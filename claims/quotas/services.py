@@ -23,8 +23,6 @@ from notify.services import notify
 from teams.access import require_admin, require_role
 from teams.models import Role, Team, User, record_change
 
-MAX_DEVICES = 1_000_000
-
 
 def set_quota(
     *,
@@ -87,8 +85,8 @@ def require_quota(*, device_class: str, profile: Profile | None, counts: str, de
         raise Invalid("A quota is for one device class, for one profile, or for the number of claims.")
     if problem := device_class and no_class_reason(device_class):
         raise Invalid(problem)
-    if not 0 <= devices <= MAX_DEVICES:
-        raise Invalid(f"A quota is from 0 to {MAX_DEVICES} devices; it is {devices}.")
+    if not 0 <= devices <= Quota.MOST:
+        raise Invalid(f"A quota is from 0 to {Quota.MOST} devices; it is {devices}.")
 
 
 def save_quota(

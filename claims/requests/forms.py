@@ -22,7 +22,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from claims.models import Claim, Profile, ProfileWaits, Quota, TeamNamespace
-from claims.models.limits import Delivery
+from claims.models.limits import MAX_DEVICES, Delivery
 from claims.requests.cluster_choice import ClusterFit, cluster_fits
 from claims.requests.manifest_specs import MAX_FILE_LENGTH
 from core.inputs import DurationText
@@ -32,8 +32,6 @@ from core.yaml_documents import text_in
 from inventory.models import Cluster
 from teams.access import memberships_of, team_rows_where, teams_where
 from teams.models import Role, Team, User
-
-MAX_DEVICES = 1024
 
 
 class KeyedField(forms.Field):
@@ -232,10 +230,10 @@ class RequestForm(forms.Form):
         error_messages=UNKNOWN_PROFILE,
     )
     together = ProfileCountsField(required=False, label="Additional devices", error_messages=UNKNOWN_PROFILE)
-    devices = forms.IntegerField(min_value=1, max_value=1024, initial=1, label="Devices")
+    devices = forms.IntegerField(min_value=1, max_value=MAX_DEVICES, initial=1, label="Devices")
     delivery = forms.ChoiceField(choices=Delivery, initial=Delivery.CLAIM, required=False, label="Delivery")
     parallel = forms.IntegerField(
-        min_value=1, max_value=1024, initial=1, required=False, label="Concurrent pods"
+        min_value=1, max_value=MAX_DEVICES, initial=1, required=False, label="Concurrent pods"
     )
     duration = forms.CharField(required=False, label="How long")
     duration_other = DurationText(required=False, label="Custom duration")

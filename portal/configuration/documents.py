@@ -17,7 +17,7 @@ from claims.budgets.services import change_budget, end_budget, set_budget
 from claims.models import Approval, ApprovalRule, AtLimit, Budget, Profile, Quota, TeamNamespace
 from claims.quotas.classes import unknown_class, unknown_namespace
 from claims.quotas.namespaces import set_namespace
-from claims.quotas.services import MAX_DEVICES, remove_quota, set_quota
+from claims.quotas.services import remove_quota, set_quota
 from core.errors import Invalid
 from core.models import Installation
 from core.times import spell_duration, utc_moment
@@ -379,10 +379,10 @@ class TeamDocument(ConfigDocument):
             self.refuse("a quota has one of deviceClass, profile and claims.", path)
             return None
         number_key = "claims" if counted == ["claims"] else "devices"
-        devices = self.number((*path, number_key), entry.get(number_key), 0, MAX_DEVICES)
+        devices = self.number((*path, number_key), entry.get(number_key), 0, Quota.MOST)
         if number_key == "claims":
             return "claims", {"claims": devices}, {"counts": Quota.Counts.CLAIMS, "devices": devices}
-        guaranteed = self.number((*path, "guaranteed"), entry.get("guaranteed", 0), 0, MAX_DEVICES)
+        guaranteed = self.number((*path, "guaranteed"), entry.get("guaranteed", 0), 0, Quota.MOST)
         limits = {"devices": devices, **filled(guaranteed=guaranteed)}
         fields: dict[str, Any] = {"devices": devices, "guaranteed": guaranteed}
         name = self.text((*path, counted[0]), entry[counted[0]], required=True)
@@ -542,7 +542,7 @@ class RuleDocument(ConfigDocument):
                 iter(self.choices(("approval",), [get("approval", "")], ["", *Approval.values])), ""
             ),
             "automatic_devices": self.number(
-                ("automaticDevices",), get("automaticDevices", 0), 0, MAX_DEVICES
+                ("automaticDevices",), get("automaticDevices", 0), 0, ApprovalRule.MOST
             ),
             "automatic_duration": self._duration("automaticDuration"),
             "self_approval": self.flag(("selfApproval",), get("selfApproval", False)),

@@ -328,10 +328,9 @@ def test_every_operation_succeeds_for_somebody(described, known):
 OF_SEVERAL = {"POST /api/v1/approvals/decide/", "POST /api/v1/claims/bulk/"}
 
 
-def test_a_write_refused_at_its_last_statement_leaves_nothing(described, known, api):
-    """`Portal` compares the rows; without this a request may have one transaction after another."""
-    tried, left = 0, {}
-    for label in sorted(WRITES.keys() - OF_SEVERAL):
+def samples(described, known, labels):
+    """Yield label, case and headers of requests that should succeed, to three objects of each operation."""
+    for label in sorted(labels):
         method, path = label.split()
         operation = described[path][method]
         wish = sample_request(operation)
@@ -340,36 +339,33 @@ def test_a_write_refused_at_its_last_statement_leaves_nothing(described, known, 
             of = next(iter(place.values()), "")
             for body in wish.bodies(of):
                 sent = {} if body is None else {"body": body, "media_type": "application/json"}
-                case, headers = operation.Case(path_parameters=place, **sent), sent_by(wish.user_of(of))
-                api.fail_at = 0
-                if case.call(headers=headers).status_code < 300 and (count := len(api.writes)) > 1:
-                    api.fail_at, tried = count, tried + 1
-                    try:
-                        assert case.call(headers=headers).status_code >= 400, label
-                    except AssertionError as found:
-                        left[label] = str(found)
+                yield label, operation.Case(path_parameters=place, **sent), sent_by(wish.user_of(of))
+
+
+def test_a_write_refused_at_its_last_statement_leaves_nothing(described, known, api):
+    """`Portal` compares the rows; without this a request may have one transaction after another."""
+    tried, left = 0, {}
+    for label, case, headers in samples(described, known, WRITES.keys() - OF_SEVERAL):
         api.fail_at = 0
+        if case.call(headers=headers).status_code < 300 and (count := len(api.writes)) > 1:
+            api.fail_at, tried = count, tried + 1
+            try:
+                assert case.call(headers=headers).status_code >= 400, label
+            except AssertionError as found:
+                left[label] = str(found)
+    api.fail_at = 0
     assert left == {}
     assert tried > 60
 
 
 def test_an_error_after_the_write_never_says_that_nothing_was_saved(described, known, api):
     wrong, tried, api.answers = {}, 0, False
-    for label in sorted(WRITES):
-        method, path = label.split()
-        operation = described[path][method]
-        wish = sample_request(operation)
-        assert wish is not None
-        for place in known.places(path)[:3]:
-            of = next(iter(place.values()), "")
-            for body in wish.bodies(of)[:2]:
-                sent = {} if body is None else {"body": body, "media_type": "application/json"}
-                case = operation.Case(path_parameters=place, **sent)
-                answer = case.call(headers=sent_by(wish.user_of(of)))
-                if answer.status_code >= 500 and api.left:
-                    tried += 1
-                    if "was saved before" not in answer.text or "No change was saved" in answer.text:
-                        wrong[label] = api.left
+    for label, case, headers in samples(described, known, WRITES):
+        answer = case.call(headers=headers)
+        if answer.status_code >= 500 and api.left:
+            tried += 1
+            if "was saved before" not in answer.text or "No change was saved" in answer.text:
+                wrong[label] = api.left
     api.answers = True
     assert wrong == {}
     assert tried > 60

@@ -209,14 +209,14 @@ def posted(fields):
     [
         ({"device_class": f" {GPU_CLASS} ", "devices": "0"}, (GPU_CLASS, None, "devices", 0, None)),
         ({"device_class": GPU_CLASS, "devices": "9", "guaranteed": "4"}, (GPU_CLASS, None, "devices", 9, 4)),
-        ({"profile": "train-80", "devices": "100000"}, ("", "train-80", "devices", 100_000, None)),
+        ({"profile": "train-80", "devices": "1000000"}, ("", "train-80", "devices", 1_000_000, None)),
         ({"counts": "claims", "devices": "3"}, ("", None, "claims", 3, None)),
         ({"devices": "3"}, None),
         ({"device_class": GPU_CLASS, "counts": "claims", "devices": "3"}, None),
         ({"device_class": GPU_CLASS, "profile": "train-80", "devices": "3"}, None),
         ({"profile": "train-80", "counts": "claims", "devices": "3"}, None),
         ({"device_class": "limits.nvidia.com/gpu", "devices": "3"}, None),
-        ({"device_class": GPU_CLASS, "devices": "100001"}, None),
+        ({"device_class": GPU_CLASS, "devices": "1000001"}, None),
         ({"device_class": GPU_CLASS, "devices": "3", "guaranteed": "-1"}, None),
         ({"profile": "retired", "devices": "3"}, None),
     ],
@@ -283,7 +283,7 @@ def test_the_form_to_ask_is_filled_in_from_a_quota_or_the_address(client, alice,
 
 
 def test_the_card_takes_a_limit_of_one_and_more(db):
-    for devices, valid in (("0", False), ("1", True), ("100000", True), ("100001", False), ("", True)):
+    for devices, valid in (("0", False), ("1", True), ("1000000", True), ("1000001", False), ("", True)):
         assert QuotaGrantForm({"devices": devices}).is_valid() is valid
 
 

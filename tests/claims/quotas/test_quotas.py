@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from claims.models import ProfileVersion, Quota, QuotaIncrease
 from claims.quotas.quota_usage import contributions, team_usage
-from claims.quotas.services import MAX_DEVICES, set_quota
+from claims.quotas.services import set_quota
 from claims.states import LIVE, MAY_HOLD_DEVICES, ClaimState
 from core.errors import Forbidden, Invalid
 from tests.claims.quotas.test_quota_usage import make_unmanaged
@@ -74,7 +74,7 @@ def test_a_quota_is_set_by_platform_admins_alone_whoever_calls_the_service(reque
         ({"device_class": GPU_CLASS, "counts": "claims", "devices": 4}, "for one device class"),
         ({"device_class": "limits.nvidia.com/gpu", "devices": 4}, "counts nothing"),
         ({"device_class": GPU_CLASS, "devices": -1}, "from 0 to 1000000 devices; it is -1"),
-        ({"device_class": GPU_CLASS, "devices": MAX_DEVICES + 1}, "it is 1000001"),
+        ({"device_class": GPU_CLASS, "devices": Quota.MOST + 1}, "it is 1000001"),
     ],
 )
 def test_a_quota_that_kubernetes_could_not_count_is_not_set(root, vision, requested, said):
@@ -84,7 +84,7 @@ def test_a_quota_that_kubernetes_could_not_count_is_not_set(root, vision, reques
 
 
 def test_the_largest_and_the_smallest_quota_can_be_set(root, vision):
-    for count in (MAX_DEVICES, 0):
+    for count in (Quota.MOST, 0):
         assert set_quota(by=root, team=vision, device_class=GPU_CLASS, devices=count).devices == count
 
 
