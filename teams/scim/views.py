@@ -444,7 +444,7 @@ def _people(request: HttpRequest, rows: Sequence[ScimUser]) -> list[UserResource
 
 
 def said(resource: UserResource) -> people.ProvisionedPerson:
-    """Return what a resource says of a person. The name as a whole is read where its parts are missing."""
+    """Return what a resource says of a person."""
     name = resource.name
     emails = [one.model_dump(scim_ctx=None, exclude_none=True) for one in resource.emails or [] if one.value]
     return people.ProvisionedPerson(
