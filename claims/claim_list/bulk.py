@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
@@ -20,7 +20,7 @@ from django.http import Http404
 
 from claims.access import reason_not_to_release
 from claims.lifecycle import services
-from claims.models import Claim, RequestStatus
+from claims.models import Claim, Extension, RequestStatus
 from claims.observation.observations import Observation, observe
 from claims.states import RUNNING, ClaimState
 from core.errors import Invalid, PortalError
@@ -206,15 +206,12 @@ def run_action(user: User, claim: Claim, request: BulkRequest) -> str:
             return f"Transferred to {request.to.label}."
     if request.by is None or not request.key:
         raise Invalid("Enter the length of the extension.")
-    if claim.expires_at is None:
+    key = uuid5(claim.pk, request.key).hex
+    earlier = Extension.objects.filter(requested_by=user, key=key).first()
+    end = earlier.previous_end if earlier else claim.expires_at
+    if end is None:
         raise Invalid(f"{claim} has no end date.")
-    extension = services.extend(
-        claim=claim,
-        by=user,
-        until=claim.expires_at + request.by,
-        reason=request.reason,
-        key=f"{request.key[:40]}:{claim.pk}",
-    )
+    extension = services.extend(claim=claim, by=user, until=end + request.by, reason=request.reason, key=key)
     if extension.status == RequestStatus.APPROVED:
         return f"Extended by {in_words(request.by)}."
     return f"Extension by {in_words(request.by)} requested."

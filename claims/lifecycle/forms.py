@@ -20,6 +20,7 @@ class ExtendForm(forms.Form):
     """The additional time, such as "24h", or "other" with an end. Cleaned, `until` is the instant."""
 
     span = forms.CharField(required=False)
+    end = LocalMoment(required=False, widget=forms.HiddenInput)  # of the claim, as the page has shown it
     until = LocalMoment(
         required=False, label="Until", widget=MomentInput({"class": "form-control", "aria-label": "Until"})
     )
@@ -44,8 +45,8 @@ class ExtendForm(forms.Form):
         span = cleaned.get("span") or OTHER_MOMENT
         if span != OTHER_MOMENT:
             try:
-                cleaned["until"] = self.end + parse_duration(span)
-            except ValueError:
+                cleaned["until"] = (cleaned.get("end") or self.end) + parse_duration(span)
+            except (ValueError, OverflowError):
                 self.add_error("span", "Enter a duration such as 24h, 3d or 1d 12h.")
         elif cleaned.get("until") is None and "until" not in self.errors:
             self.add_error("until", ValidationError("Say until when."))

@@ -40,8 +40,10 @@ def renew(*, claim: Claim, by: User) -> Claim:
     if reason := reason_not_to_release(by, claim, role):
         raise Forbidden(reason)
     alive = Claim.objects.filter(pk=claim.pk, state__in=RENEWABLE).exclude(keep_alive=None)
-    alive.update(ends_unless_renewed_at=Now() + F("keep_alive"), silence_noticed_at=None)
-    if claim.silence_noticed_at is not None:
+    end = Now() + F("keep_alive")
+    if not alive.filter(silence_noticed_at=None).update(ends_unless_renewed_at=end) and alive.update(
+        ends_unless_renewed_at=end, silence_noticed_at=None
+    ):
         resolve(f"silent:{claim.pk}")
     claim.refresh_from_db(fields=["state", "keep_alive", "ends_unless_renewed_at"])
     if claim.state not in RENEWABLE:
@@ -73,6 +75,8 @@ def keep(*, claim: Claim, by: User) -> Claim:
 def excuse_silence(now: datetime) -> None:
     """Take all these claims for renewed now, since no web process takes renewals."""
     kept = Claim.objects.filter(state__in=RENEWABLE).exclude(keep_alive=None)
+    noticed = kept.exclude(silence_noticed_at=None).values_list("pk", flat=True)
+    resolve(*(f"silent:{pk}" for pk in noticed))
     kept.update(ends_unless_renewed_at=now + F("keep_alive"), silence_noticed_at=None)
 
 

@@ -89,8 +89,17 @@ def test_extending_at_once_moves_the_end(client, alice, claim):
     assert "sam now ends on" in answer.text
     claim.refresh_from_db()
     assert claim.expires_at == Extension.objects.get().until
-    client.post(url("extend", claim), {"span": "24h", "key": "k"})
-    assert Extension.objects.count() == 1
+
+
+def test_a_span_counts_from_the_end_that_the_page_has_shown(client, alice, claim):
+    client.force_login(alice)
+    page = client.get(url("extend", claim)).text
+    sent = {"span": "24h", "key": "k", "end": page.partition('name="end" value="')[2].partition('"')[0]}
+    for _again in range(2):
+        assert client.post(url("extend", claim), sent).status_code == 302
+    in_another_tab = client.post(url("extend", claim), sent | {"key": "other"})
+    assert (in_another_tab.status_code, "Choose a later time." in in_another_tab.text) == (422, True)
+    assert Claim.objects.get().expires_at == Extension.objects.get().until == claim.expires_at + DAY
 
 
 def test_a_longer_one_waits_and_the_page_of_the_claim_tells_of_it(client, alice, claim, lena):
@@ -124,6 +133,7 @@ def test_who_may_not_change_the_end_is_not_offered_to_take_the_wish_back(
     ("requested", "said"),
     [
         ({"span": "soon"}, "Enter a duration"),
+        ({"span": "36500d", "end": "9990-01-01T00:00Z"}, "Enter a duration"),
         ({"span": "other"}, "Say until when."),
         ({"span": "other", "until": "tomorrow"}, "Enter a date and a time"),
         ({"span": "other", "until": "2020-01-01T00:00"}, "Choose a later time."),

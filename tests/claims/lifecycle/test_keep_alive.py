@@ -115,6 +115,19 @@ def test_a_renewal_starts_the_time_anew_and_needs_another_notice(held, alice):
     assert len(notices(held)) == 2
 
 
+@pytest.mark.parametrize("how", ["a renewal that was read before", "an outage of the web"])
+def test_a_notice_of_silence_is_read_once_it_is_wrong(held, alice, how):
+    before = Claim.objects.get()
+    if how == "an outage of the web":
+        cache.set(WEB_LIVES, (timezone.now() + 11 * MINUTE).timestamp(), None)
+        after(11, held)
+        after(12 + 60, held)
+    else:
+        after(11, held)
+        renew(claim=before, by=alice)
+    assert Notice.objects.get(kind="end").read_at is not None
+
+
 def test_a_claim_without_a_program_is_left_alone(ask, lena):
     claim = ask()
     assert (after(60, claim), notices(claim)) == (ClaimState.REQUESTED, [])
