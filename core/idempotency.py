@@ -12,6 +12,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
@@ -29,6 +30,7 @@ from rest_framework.viewsets import GenericViewSet
 from core.errors import Conflict, Invalid
 from core.limits import limiting_team
 from core.models import StoredResponse
+from core.transactions import service
 
 HEADER = "Idempotency-Key"
 MAX_KEY_LENGTH = 80
@@ -57,10 +59,12 @@ class IdempotentWrites(APIView):
     A view of the API whose POST honors the Idempotency-Key: it is executed once per key and address.
 
     `keyed_by_service` names actions whose service stores the key itself. `shown_once` names fields of a
-    response that are not stored: the second request is then refused with the rest of the response.
+    response that are not stored: the second request is then refused with the rest of the response. The
+    response is stored in the transaction of the write, unless this `is_several` writes.
     """
 
     is_keyed: ClassVar[bool] = True
+    is_several: ClassVar[bool] = False
     keyed_by_service: ClassVar[frozenset[str]] = frozenset()
     shown_once: ClassVar[frozenset[str]] = frozenset()
 
@@ -69,7 +73,8 @@ class IdempotentWrites(APIView):
         handler = getattr(self, "post", None)
         by_service = getattr(self, "action", None) in self.keyed_by_service
         if request.method == "POST" and handler and not by_service and HEADER in request.headers:
-            vars(self)["post"] = partial(respond_once, handler, self.shown_once)
+            whole = nullcontext() if self.is_several else service
+            vars(self)["post"] = partial(respond_once, handler, self.shown_once, whole)
 
 
 class Objects[M: Model](
@@ -81,6 +86,7 @@ class Objects[M: Model](
 def respond_once(
     handler: Callable[..., Response],
     shown_once: frozenset[str],
+    whole: AbstractContextManager[None],
     request: Request,
     *args: Any,
     **kwargs: Any,
@@ -101,15 +107,16 @@ def respond_once(
             )
         return Response(json.loads(stored.body), status=stored.status)
     try:
-        response = handler(request, *args, **kwargs)
+        with whole:  # what is not answered is not done either
+            response = handler(request, *args, **kwargs)
+            body = response.data
+            if shown_once:
+                body = {name: value for name, value in body.items() if name not in shown_once}
+            stored.status, stored.body = response.status_code, JSONRenderer().render(body).decode() or "null"
+            stored.save(update_fields=["status", "body"])
     except Exception:
-        stored.delete()
+        StoredResponse.objects.filter(pk=stored.pk, status=None).delete()
         raise
-    body = response.data
-    if shown_once:
-        body = {name: value for name, value in body.items() if name not in shown_once}
-    stored.status, stored.body = response.status_code, JSONRenderer().render(body).decode() or "null"
-    stored.save(update_fields=["status", "body"])
     return response
 
 

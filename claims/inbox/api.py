@@ -143,6 +143,8 @@ class DecisionsOut(serializers.Serializer[Any]):
 class DecideView(IdempotentWrites):
     """Approve or deny up to 50 requests, each in its own transaction."""
 
+    is_several = True
+
     @extend_schema(request=DecideIn, responses=DecisionsOut)
     def post(self, request: Request) -> Response:
         fields = DecideIn.of(request).validated_data

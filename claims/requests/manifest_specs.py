@@ -194,7 +194,7 @@ class _Reading:
             spec = spec.get("spec")
         spec = spec if isinstance(spec, dict) else {}
         found = problems(spec)
-        if messages := [str(problem) for problem in found if not problem.path.endswith(".expression")]:
+        if messages := _structural(found):
             raise Invalid(" ".join([f"{_title(key)} is invalid.", *messages, *_hints(document.content)]))
         changes = _changes(document.content, newer) if said else ()
         advice = tuple(_selector_problems(spec, found))
@@ -205,6 +205,8 @@ class _Reading:
     def _class(self, key: Key, content: Json) -> None:
         newer, said = converted(content)
         found = class_problems(pods.mapping(newer.get("spec"), "spec"))
+        if messages := _structural(found):
+            raise Invalid(" ".join([f"{_title(key)} is invalid.", *messages]))
         judged = [*said, *map(str, found)] if found else [*said, "Its selectors compile."]
         self.file.notes += [f"{_title(key)}: {sentence}" for sentence in judged]
         self.file.classes.append(newer)
@@ -300,6 +302,11 @@ def _object(key: Key, spec: Json, user: Json) -> Manifest:
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     body = {"spec": spec} if kind == TEMPLATE else spec
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": copy.deepcopy(dict(body))}
+
+
+def _structural(found: Iterable[SpecProblem]) -> list[str]:
+    """Return the problems other than those of CEL expressions."""
+    return [str(problem) for problem in found if not problem.path.endswith(".expression")]
 
 
 def _claim_fragment(content: Json) -> Manifest | None:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -10,6 +11,7 @@ from core import idempotency as keyed
 from core.models import StoredResponse
 from teams.models import ApiToken
 from tests.factories import make_user, sign_in_just_now
+from usage.api import RateOut
 from usage.models import Rate
 
 pytestmark = pytest.mark.django_db
@@ -82,6 +84,35 @@ def test_refused_write_may_be_sent_again(api, root):
     assert send(api, bad).status_code == 422
     assert not StoredResponse.objects.exists()
     assert send(api).status_code == 201
+
+
+def test_a_fault_after_the_write_leaves_nothing_and_the_second_request_does_it(api, monkeypatch):
+    api.raise_request_exception = False
+    with monkeypatch.context() as patch:
+        patch.setattr("usage.api.RateOut.to_representation", lambda *_: 1 / 0)
+        assert "No change was saved." in send(api).json()["detail"]
+    assert not Rate.objects.exists()
+    assert send(api).status_code == 201
+    assert Rate.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_fault_after_the_commit_keeps_the_response(api, monkeypatch):
+    api.raise_request_exception = False
+    with monkeypatch.context() as patch:
+        failing = and_fail_once_committed(RateOut.to_representation)
+        patch.setattr("usage.api.RateOut.to_representation", failing)
+        assert "saved before the fault" in send(api).json()["detail"]
+    assert send(api).status_code == 201
+    assert Rate.objects.count() == 1
+
+
+def and_fail_once_committed(represent):
+    def failing(*args):
+        transaction.on_commit(lambda: 1 / 0)
+        return represent(*args)
+
+    return failing
 
 
 def test_write_in_progress_is_a_conflict(api, monkeypatch):

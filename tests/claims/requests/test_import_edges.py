@@ -25,7 +25,7 @@ from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Device, DeviceClass, ResourceSlice
 from tests.claims.requests.test_match_pages import mirrored
 from tests.dra.clusters import ask, device_class, exactly, gpu, resource_slice, spec
-from tests.factories import make_claim, make_profile, make_quota, make_spec, make_team
+from tests.factories import GPU_CLASS, make_claim, make_profile, make_quota, make_spec, make_team
 
 pytestmark = pytest.mark.django_db
 PART = "mig.nvidia.com"
@@ -148,6 +148,15 @@ def test_a_pod_finds_claims_of_its_own_namespace_alone():
 )
 def test_a_file_that_asks_for_nothing_is_refused(text, said):
     assert refusal_of(wanted, text) == said
+
+
+@pytest.mark.parametrize("wrong", [3, "x", True, [3], [[]], [None], {"a": 1}], ids=repr)
+@pytest.mark.parametrize("at", ["selectors", "selector", "cel"])
+def test_a_malformed_class_is_refused_as_a_malformed_claim_is(vision, fra, at, wrong):
+    selectors = {"selectors": wrong, "selector": [wrong], "cel": [{"cel": wrong}]}[at]
+    text = to_yaml({"kind": "DeviceClass", "metadata": {"name": GPU_CLASS}, "spec": {"selectors": selectors}})
+    said = refusal_of(import_claims, text, "f.yaml", (), {}, {"fra-1": current_snapshot(fra)})
+    assert said.startswith(f"f.yaml, line 1: DeviceClass {GPU_CLASS} is invalid.")
 
 
 def test_a_template_is_read_for_the_spec_in_it():
