@@ -30,7 +30,7 @@ class ExtendForm(forms.Form):
     def __init__(self, data: Any = None, *, end: datetime, span: timedelta | None = None) -> None:
         """`end` is that of the claim, `span` the proposed one."""
         super().__init__(data)
-        self.end = end
+        self.present_end = end
         self.initial = {
             "key": str(uuid.uuid4()),
             "span": spell_duration(span) if span else OTHER_MOMENT,
@@ -45,7 +45,7 @@ class ExtendForm(forms.Form):
         span = cleaned.get("span") or OTHER_MOMENT
         if span != OTHER_MOMENT:
             try:
-                cleaned["until"] = (cleaned.get("end") or self.end) + parse_duration(span)
+                cleaned["until"] = (cleaned.get("end") or self.present_end) + parse_duration(span)
             except (ValueError, OverflowError):
                 self.add_error("span", "Enter a duration such as 24h, 3d or 1d 12h.")
         elif cleaned.get("until") is None and "until" not in self.errors:
