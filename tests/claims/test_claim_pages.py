@@ -167,12 +167,6 @@ def test_claim_page_is_404_for_outsider(client, eve, claim, name):
     assert client.get(reverse("claims:snippet", args=[claim.pk, "pod"])).status_code == 404
 
 
-@pytest.mark.parametrize("name", ["detail", "detail_live"])
-def test_claim_page_refuses_post(client, alice, claim, name):
-    client.force_login(alice)
-    assert client.post(reverse(f"claims:{name}", args=[claim.pk])).status_code == 405
-
-
 def test_page_shows_device_node_uuid_health_and_pod(client, alice, held):
     client.force_login(alice)
     page = client.get(detail(held)).text

@@ -211,14 +211,6 @@ def test_outsiders_and_viewers_cannot_change_claim(bob, eve, claim, action):
     assert claim.state == ClaimState.REQUESTED
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-def test_wrong_method_is_405(lena, claim, action):
-    assert client(lena).get(f"{CLAIMS}{claim.pk}/{action}/").status_code == 405
-    for path in READS:
-        assert client(lena).post(f"{CLAIMS}{claim.pk}/{path}", {}, format="json").status_code == 405
-    assert client(lena).delete(f"{CLAIMS}{claim.pk}/").status_code == 405
-
-
 def test_second_approval_names_first_decider(lena, lars, claim):
     url = f"{CLAIMS}{claim.pk}/approve/"
     answer = client(lena).post(url, {"spec_hash": claim.spec_hash, "note": "fine"}, format="json")

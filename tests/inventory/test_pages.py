@@ -62,7 +62,6 @@ def test_pages_need_a_signed_in_user(client, alice, held):
     client.force_login(alice)
     for address in addresses(held):
         assert client.get(address).status_code == 200, address
-        assert client.post(address).status_code == 405, address
 
 
 def test_holder_is_masked_for_users_who_may_not_see_it(as_alice, held):

@@ -206,11 +206,6 @@ def test_outsider_cannot_read_or_mark_a_notice(browse, api, alice, eve):
     assert unread_count(alice) == 1
 
 
-def test_marking_read_needs_post(browse, alice):
-    assert browse(alice).get(READ).status_code == 405
-    assert browse(alice).post(PAGE).status_code == 405
-
-
 def test_anonymous_reader_is_sent_to_sign_in(client, db):
     assert client.get(PAGE).status_code == 302
     assert client.get(PAGE + "bell/").status_code == 302

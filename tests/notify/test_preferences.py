@@ -125,8 +125,7 @@ def test_unknown_channel_is_422_and_stores_nothing(alice, browse, api):
     assert not NoticePreference.objects.exists()
 
 
-def test_preferences_need_post_and_a_session(alice, browse, client):
-    assert browse(alice).get(CHOOSE).status_code == 405
+def test_preferences_need_a_session(alice, browse, client):
     assert client.post(CHOOSE, form()).status_code == 302
     assert client.get(API).status_code == 401
 

@@ -62,8 +62,3 @@ def test_every_address_that_can_be_read_without_an_id_is_listed():
 def test_strangers_are_told_to_sign_in(client):
     response = client.get("/api/v1/")
     assert (response.status_code, response["Content-Type"]) == (401, "application/problem+json")
-
-
-def test_root_cannot_be_written(client, people):
-    client.force_login(people["admin"])
-    assert client.post("/api/v1/").status_code == 405

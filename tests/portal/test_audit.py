@@ -90,13 +90,6 @@ def test_who_is_not_signed_in_reads_nothing(client, entries):
     assert client.get(API).status_code == 401
 
 
-@pytest.mark.parametrize("address", [PAGE, API])
-def test_it_is_only_read(client, root, address):
-    client.force_login(root)
-    for method in ("post", "put", "patch", "delete"):
-        assert getattr(client, method)(address).status_code == 405, method
-
-
 @pytest.mark.parametrize(
     ("query", "found"),
     [

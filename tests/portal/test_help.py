@@ -50,12 +50,6 @@ def test_help_page_sends_anonymous_readers_to_sign_in(client, db, address):
     assert (response.status_code, response["Location"]) == (302, f"/accounts/login/?next={address}")
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_help_page_refuses_to_be_posted_to(client, people, address):
-    client.force_login(people[Role.MEMBER])
-    assert client.post(address).status_code == 405
-
-
 @pytest.mark.parametrize("slug", ["README", "readme", "nothing", "glossary"])
 def test_unknown_help_page_is_404(client, people, slug):
     client.force_login(people[Role.MEMBER])

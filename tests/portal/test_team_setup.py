@@ -431,7 +431,6 @@ def test_malformed_addresses_invite_nobody(as_root, emails, sentence):
     refused = as_root.post(f"{SETTINGS}invite", {"emails": emails, "role": "member"})
     assert (refused.status_code, team.invitations.count()) == (422, 0)
     assert sentence in refused.text
-    assert as_root.get(f"{SETTINGS}invite").status_code == 405
 
 
 @pytest.mark.parametrize("role", ["outsider", "member", "owner"])
@@ -442,7 +441,6 @@ def test_only_platform_admins_see_the_list(client, role):
     for address in ("/teams/", "/teams/?format=csv"):
         assert client.get(address).status_code == 403
     client.force_login(make_user("root", admin=True))
-    assert client.post("/teams/").status_code == 405
 
 
 def test_an_efficiency_goal_is_set_recorded_and_removed(as_root):

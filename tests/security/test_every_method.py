@@ -1,4 +1,4 @@
-"""Which methods each address takes: pages those of browsers, the API those that it describes; no read writes."""
+"""Which methods an address takes: pages those of forms, the API those that it describes; no read writes."""
 
 import re
 

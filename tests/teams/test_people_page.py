@@ -158,13 +158,6 @@ def test_role_that_has_changed_meanwhile_is_not_overwritten(vision, olga, bob):
     assert role_of(bob, vision) == Role.LEAD
 
 
-def test_changing_a_role_needs_post(browse, vision, olga, alice):
-    owner = browse(olga)
-    assert owner.get(role_url(alice)).status_code == 405
-    assert owner.get(remove_url(alice)).status_code == 405
-    assert owner.put(PEOPLE).status_code == 405
-
-
 def test_member_page_query_count_is_constant(browse, vision, olga, django_assert_max_num_queries):
     owner = browse(olga)
     with django_assert_max_num_queries(20) as few:

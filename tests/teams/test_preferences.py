@@ -59,10 +59,5 @@ def test_outsider_cannot_switch_to_a_team(browse, vision, alice, eve):
     assert "vision" not in outsider.get("/me/").text
 
 
-def test_preferences_need_post(browse, alice):
-    assert browse(alice).get("/me/theme").status_code == 405
-    assert browse(alice).get("/me/team").status_code == 405
-
-
 def test_switching_team_needs_a_login(client, vision):
     assert client.post("/me/team", {"team": "vision"}).headers["Location"].startswith("/accounts/login/")

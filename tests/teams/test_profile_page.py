@@ -62,10 +62,6 @@ def test_anonymous_reader_is_sent_to_sign_in(client, db):
     assert client.post(ME, FORM).status_code == 302
 
 
-def test_profile_allows_get_and_post_only(browse, alice):
-    assert browse(alice).delete(ME).status_code == 405
-
-
 def test_profile_query_count_is_constant(browse, vision, alice, django_assert_max_num_queries):
     person = browse(alice)
     with django_assert_max_num_queries(20) as one:

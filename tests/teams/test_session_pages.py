@@ -160,12 +160,6 @@ def test_visitors_sign_in_first(client, db, path):
     assert client.post(path).status_code in (302, 405)
 
 
-def test_wrong_methods(browse, alice):
-    assert browse(alice).post(LIST).status_code == 405
-    assert browse(alice).put(OTHERS).status_code == 405
-    assert browse(alice).get("/me/sessions/01890000-0000-7000-8000-000000000000/end").status_code == 405
-
-
 def test_api_lists_and_ends_sessions(alice, api):
     here, other = sign_in(alice), sign_in(alice, CHROME, "192.0.2.7")
     _row, text = create_token(by=alice, title="t", scopes=["request"])

@@ -75,12 +75,6 @@ def test_anonymous_reader_is_sent_to_sign_in(client, db):
     assert client.get(TOKENS).status_code == 302
 
 
-def test_revoking_a_token_needs_post(browse, alice):
-    row, _text = make_token(alice, "Notebook")
-    assert browse(alice).get(f"{TOKENS}{row.pk}/revoke").status_code == 405
-    assert browse(alice).delete(TOKENS).status_code == 405
-
-
 def test_token_page_query_count_is_constant(browse, alice, django_assert_max_num_queries):
     person = browse(alice)
     make_token(alice, "First")

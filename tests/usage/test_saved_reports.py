@@ -67,7 +67,6 @@ def test_what_cannot_be_shown_cannot_be_saved(client, root, sent):
 def test_saving_is_for_those_who_may_read_the_report(client, alice, lena, vision):
     client.force_login(alice)
     assert client.post(SAVE, {"name": "One", "query": "by=team"}).status_code == 403
-    assert client.get(SAVE).status_code == 405
     client.force_login(lena)
     assert client.post(SAVE, {"name": "One", "query": "by=claim"}).status_code == 302
 
@@ -177,6 +176,5 @@ def test_api_refuses_what_the_page_refuses(client, root, alice):
         assert client.post(API, sent, "application/json").status_code == 422
     client.force_login(alice)
     assert client.post(API, {"name": "Mine"}, "application/json").status_code == 403
-    assert client.put(API, {}, "application/json").status_code == 405
     client.logout()
     assert client.get(API).status_code == 401

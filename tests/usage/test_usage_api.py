@@ -89,7 +89,7 @@ def test_the_month_of_a_team_adds_up_in_every_grouping(as_alice, claim, lena, vi
 
 
 @pytest.mark.parametrize("path", ["claims/{claim}/usage", "claims/{claim}/cost", "costs?team=vision"])
-def test_usage_and_cost_are_read_only_and_for_the_team(client, claim, eve, bob, path):
+def test_usage_and_cost_are_for_the_team(client, claim, eve, bob, path):
     address = f"/api/v1/{path.format(claim=claim.pk)}"
     assert client.get(address).status_code == 401
     client.force_login(eve)
@@ -97,7 +97,6 @@ def test_usage_and_cost_are_read_only_and_for_the_team(client, claim, eve, bob, 
     assert (response.status_code, response["Content-Type"]) == (404, "application/problem+json")
     client.force_login(bob)
     assert client.get(address).status_code == 200
-    assert client.post(address, {}, content_type="application/json").status_code == 405
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,6 @@ def test_everybody_reads_rates_and_platform_admins_write_them(client, eve, root)
     assert Rate.objects.filter(pk=made.json()["id"]).exists()
     assert client.put(one, RATE, content_type="application/json").json()["per_hour"] == "3.1000"
     assert client.delete(one).status_code == 204
-    assert client.patch("/api/v1/rates/", {}, content_type="application/json").status_code == 405
 
 
 def test_a_rate_that_applies_is_409_and_a_malformed_one_422(client, root):

@@ -203,14 +203,13 @@ def test_panel_shows_why_there_is_no_telemetry(as_alice, claim, fra):
     assert not re.search(r"(?<!\d)0 %", page)
 
 
-def test_the_panel_is_for_the_team_alone_and_only_to_read(client, claim, eve, bob, root):
+def test_the_panel_is_for_the_team_alone(client, claim, eve, bob, root):
     client.force_login(eve)
     assert client.get(fragment(claim)).status_code == 404
     client.force_login(bob)
     assert client.get(fragment(claim)).status_code == 200
     client.force_login(root)
     assert client.get(fragment(claim)).status_code == 200
-    assert client.post(fragment(claim)).status_code == 405
 
 
 def test_the_panel_costs_the_same_for_one_device_and_for_many(as_alice, claim, django_assert_max_num_queries):
@@ -282,13 +281,12 @@ def test_cost_csv_has_the_lines_of_the_page(as_alice, claim):
 
 
 @pytest.mark.parametrize("name", ["usage:team", "usage:team_csv"])
-def test_the_cost_of_a_team_is_for_the_team_alone_and_only_to_read(client, vision, eve, bob, name):
+def test_the_cost_of_a_team_is_for_the_team_alone(client, vision, eve, bob, name):
     address = reverse(name, args=["vision"])
     client.force_login(eve)
     assert client.get(address).status_code == 404
     client.force_login(bob)
     assert client.get(address).status_code == 200
-    assert client.post(address).status_code == 405
 
 
 def test_the_cost_page_costs_the_same_for_one_claim_and_for_many(
@@ -369,11 +367,9 @@ def test_a_malformed_rate_is_422_and_keeps_what_was_typed(client, root, field, v
     assert not Rate.objects.exists()
 
 
-def test_rate_pages_refuse_other_methods_and_unknown_rates(client, root):
+def test_unknown_rates_are_404(client, root):
     client.force_login(root)
     unknown = "019a0000-0000-7000-8000-000000000000"
-    assert client.post(reverse("usage:rates")).status_code == 405
-    assert client.delete(reverse("usage:rate_new")).status_code == 405
     assert client.get(reverse("usage:rate_edit", args=[unknown])).status_code == 404
     assert client.get(reverse("usage:rate_new", query={"like": "1' --"})).status_code == 200
 
@@ -573,7 +569,6 @@ def test_saving_and_removing_a_rate_return_to_the_list(client, root, fra):
     removed = client.post(reverse("usage:rate_remove", args=[rate.pk]), follow=True)
     assert removed.redirect_chain == [(reverse("usage:rates"), 302)]
     assert "“H100 from December” removed." in removed.text
-    assert client.get(reverse("usage:rate_remove", args=[rate.pk])).status_code == 405
     assert client.post(reverse("usage:rate_remove", args=[rate.pk])).status_code == 404
 
 

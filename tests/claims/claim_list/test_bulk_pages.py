@@ -147,7 +147,6 @@ def test_nonsense_changes_nothing(client, alice, held):
     client.force_login(alice)
     assert client.post(PAGE, {"action": "explode", "claim": [held.pk]}).status_code == 422
     assert "No claims selected" in client.get(PAGE, {"action": "release", "claim": "x"}).text
-    assert client.put(PAGE).status_code == 405
     assert states()["sam"] == "allocated"
 
 

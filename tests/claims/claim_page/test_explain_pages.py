@@ -114,11 +114,6 @@ def test_api_hides_claims_of_other_teams(client, eve, claim):
     assert client.get(address(claim)).status_code == 404
 
 
-def test_explain_endpoint_is_read_only(client, alice, claim):
-    client.force_login(alice)
-    assert client.post(address(claim)).status_code == 405
-
-
 @pytest.mark.parametrize("place", ["page", "api"])
 def test_number_of_pods_does_not_change_number_of_queries(client, alice, claim, fra, place):
     url = address(claim) if place == "api" else reverse("claims:detail", args=[claim.pk])

@@ -197,7 +197,6 @@ def test_lead_creates_and_ends_a_delegation(client, lena, mira, claim):
     assert "sam2" in client.get(reverse("claims:approvals")).text
     assert "You decide as delegate of lena." in client.get(url("approval", claim)).text
     end = url("delegation_end", row)
-    assert client.get(end).status_code == 405
     assert "mira is no longer the delegate of lena." in client.post(end, follow=True).text
     assert "sam2" not in client.get(reverse("claims:approvals")).text
 

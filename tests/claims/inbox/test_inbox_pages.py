@@ -151,12 +151,6 @@ def test_reader_without_authority_sees_the_card_and_the_reason(client, alice, cl
     assert "data-approve" not in page
 
 
-@pytest.mark.parametrize("name", ["approve", "deny"])
-def test_get_decides_nothing(client, lena, claim, name):
-    client.force_login(lena)
-    assert client.get(url(name, claim)).status_code == 405
-
-
 def test_bad_input_is_422(client, lena, claim):
     client.force_login(lena)
     assert client.post(url("approve", claim), {"note": "no hash"}).status_code == 422

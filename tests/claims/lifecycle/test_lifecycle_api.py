@@ -128,7 +128,6 @@ def test_outsiders_and_viewers_change_nothing(bob, eve, claim, action):
     body = bodies(claim)[action]
     assert post(eve, claim, action, body).status_code == 404
     assert post(bob, claim, action, body).status_code == 403
-    assert client(bob).get(f"{CLAIMS}{claim.pk}/{action}/").status_code == 405
     assert Claim.objects.get().expires_at == claim.expires_at
 
 

@@ -61,11 +61,6 @@ def test_an_outsider_hears_404(client, eve, claim):
     assert client.post(url("withdraw", claim)).status_code == 404
 
 
-def test_other_methods_are_refused(client, alice, claim):
-    client.force_login(alice)
-    assert client.put(url("withdraw", claim)).status_code == 405
-
-
 def test_what_is_decided_cannot_be_withdrawn(client, alice, provisioned):
     client.force_login(alice)
     assert "nothing left to end" in client.get(url("withdraw", provisioned)).text

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.django_db
 def test_address_of_the_form_leads_back_to_the_page(client, alice, vision):
     client.force_login(alice)
     assert client.get(SET).url == PAGE
-    assert client.delete(SET).status_code == 405
 
 
 PAGE, SET = reverse("claims:quotas"), reverse("claims:quota_set")
@@ -112,8 +111,6 @@ def test_only_a_platform_admin_sets_quotas(client, lena, used):
     sent = {"team": "vision", "device_class": "gpu.nvidia.com", "devices": "99"}
     assert client.post(SET, sent).status_code == 403
     assert "Set a quota" not in client.get(PAGE).text
-    assert client.put(SET).status_code == 405
-    assert client.post(PAGE).status_code == 405
 
 
 def test_only_a_platform_admin_is_offered_to_change_the_limit(client, alice, lena, root, used):

@@ -682,9 +682,3 @@ def test_members_get_403_and_outsiders_404_for_the_webhooks_of_a_team(client, vi
     assert client.get("/webhooks/new/").status_code == 403
     client.force_login(root)
     assert client.get("/settings/webhooks/").status_code == 200
-
-
-def test_the_pages_refuse_another_method(client, hook, root):
-    client.force_login(root)
-    assert client.get(f"/webhooks/{hook.pk}/act").status_code == 405
-    assert client.post("/settings/webhooks/").status_code == 405

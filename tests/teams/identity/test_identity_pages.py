@@ -67,13 +67,6 @@ def test_strangers_are_led_to_the_sign_in(client, sso):
     assert client.get(SSO).status_code == 302
 
 
-@pytest.mark.parametrize(
-    "path", [f"{HOME}passwords", f"{SSO}secret", f"{SSO}switch", "/me/providers/sso/unlink"]
-)
-def test_what_changes_something_is_posted(admin, sso, path):
-    assert admin.get(path).status_code == 405
-
-
 def test_a_provider_is_added_in_steps_and_its_secret_never_shown(admin):
     page = admin.get(f"{HOME}new/")
     assert "1. Name" in page.text
