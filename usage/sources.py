@@ -309,12 +309,13 @@ def read_exporter(
 
 
 QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
-LABEL = re.compile(rf"([a-zA-Z_]\w*+)\s*+=\s*+{QUOTED}\s*+")  # blanks stand between any two tokens
+LABEL = re.compile(rf'("?[a-zA-Z_]\w*+"?)\s*+=\s*+{QUOTED}\s*+')  # blanks stand between any two tokens
 LABELS_TEXT = re.compile(rf"\s*+(?:{LABEL.pattern}(?:,\s*+|$))*+")
 LINE = re.compile(
     rf"\s*(?P<name>\w+)\s*(?:\{{(?P<labels>\s*+(?:{LABEL.pattern}(?:,\s*+|(?=\}})))*+)\}}\s*|\s)"
     r"(?P<value>\S+)(?:\s+-?[\d.]+)?(?:\s+#\s.*)?\s*"  # a time, and in OpenMetrics an exemplar
 )
+QUOTED_NAME = re.compile(rf"\s*+\{{\s*+{QUOTED}\s*+,?")  # Prometheus 3: {"name", label="x"} 1
 NAMES = KNOWN | amd.NAMES
 ESCAPE = re.compile(r"\\(.)")
 UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
@@ -331,7 +332,8 @@ def parse_exposition(lines: Iterable[str]) -> Exposition:
     found: dict[str, dict[str, float]] = {}
     others: list[Series] = []
     malformed: list[str] = []
-    for line in lines:
+    for text in lines:
+        line = QUOTED_NAME.sub(r"\1{", text, count=1) if text.lstrip().startswith("{") else text
         name, brace, rest = line.partition("{")
         if name in KNOWN:
             text, _, value = rest.rpartition("}")
@@ -373,7 +375,7 @@ def parse_labels(text: str) -> dict[str, str]:
     """Return the labels of what stands in braces. Raises ValueError."""
     if not LABELS_TEXT.fullmatch(text):
         raise ValueError(text)
-    labels = dict(LABEL.findall(text))
+    labels = {name.strip('"'): value for name, value in LABEL.findall(text)}
     return {name: unescaped(value) for name, value in labels.items()} if "\\" in text else labels
 
 

@@ -43,27 +43,40 @@ written = st.tuples(
     st.sampled_from(["0", "1", "0.25", "1e3", "+Inf", "NaN", "9223372036854775792"]),
     st.sampled_from(["", " 1763380800123"]),
     st.sampled_from([("", "", " "), (" ", "", "  "), (" \t", " ", "\t")]),  # blanks between tokens
+    st.booleans(),  # names in quotes, as Prometheus 3 may write them
 )
 
 
-def as_text(metric: str, labels: dict[str, str], value: str, at: str, blanks: tuple[str, str, str]) -> str:
+def as_text(
+    metric: str, labels: dict[str, str], value: str, at: str, blanks: tuple[str, str, str], quoted: bool
+) -> str:
     def escape(text: str) -> str:
         return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
     any_, inner, before = blanks
-    inside = ",".join(f'{inner}{name}{inner}={inner}"{escape(text)}"{inner}' for name, text in labels.items())
+    mark = '"' if quoted else ""
+    pairs = [
+        f'{inner}{mark}{name}{mark}{inner}={inner}"{escape(text)}"{inner}' for name, text in labels.items()
+    ]
+    if quoted:
+        return f"{{{','.join([f'{inner}{mark}{metric}{mark}{inner}', *pairs])}}}{before}{value}{at}"
+    inside = ",".join(pairs)
     return f"{metric}{any_}{{{inside}}}{before}{value}{at}" if inside else f"{metric}{before}{value}{at}"
+
+
+def samples_in(lines: list[str]) -> list[tuple[str, dict[str, str], str]]:
+    return [
+        (metric, dict(one.labels), str(value))
+        for one in sources.parse_exposition(lines).series
+        for metric, value in one.values.items()
+    ]
 
 
 # A series stands once in a text of the format.
 @given(st.lists(written, max_size=5, unique_by=lambda one: (one[0], frozenset(one[1].items()))))
 def test_parser_agrees_with_prometheus_client(series_of_text):
     lines = [as_text(*one) for one in series_of_text]
-    mine = [
-        (metric, dict(one.labels), str(value))
-        for one in sources.parse_exposition(lines).series
-        for metric, value in one.values.items()
-    ]
+    mine = samples_in(lines)
     families = text_string_to_metric_families("\n".join(lines) + "\n")
     theirs = [(one.name, one.labels, str(float(one.value))) for family in families for one in family.samples]
     assert sorted(mine, key=repr) == sorted(theirs, key=repr)
@@ -92,7 +105,7 @@ def test_malformed_line_costs_itself_alone(series_of_text, data):
     wrong = data.draw(st.lists(one, min_size=1, unique=True))
     mixed = data.draw(st.permutations(lines + ["".join(one) for one in wrong]))
     found = sources.parse_exposition(mixed)
-    assert sorted(map(repr, found.series)) == sorted(map(repr, sources.parse_exposition(lines).series))
+    assert sorted(samples_in(mixed), key=repr) == sorted(samples_in(lines), key=repr)
     assert len(found.malformed) == len(wrong)
     assert sorted(found.malformed) == sorted(f"line “{metric}{text}”" for metric, text in wrong)
 
@@ -109,6 +122,12 @@ DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU # f"} 50 # {trace_id="x"} 1.0 1766918400.
     assert found.malformed == []
     assert sorted(value for one in found.series for value in one.values.values()) == [0.5, 50, 100]
     assert {one.labels["UUID"] for one in found.series} == {"GPU-f", "GPU # f"}
+
+
+def test_a_malformed_line_with_its_name_in_quotes_is_named():
+    lines = ['{"DCGM_FI_DEV_GPU_UTIL", UUID=} 1', '{"DCGM_FI_DEV_GPU_UTIL"', '{"up", job="x"} 1']
+    found = sources.parse_exposition(lines)
+    assert (found.series, len(found.malformed)) == ([], 2)
 
 
 def test_other_metrics_are_not_parsed():
