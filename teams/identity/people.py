@@ -80,14 +80,15 @@ def identity_of(provider: IdentityProvider, claims: Mapping[str, Any]) -> Identi
     email = email if len(email) <= 254 else ""
     full_name = text_of(claims, "name").partition(" ")
     groups, problem = groups_in(claims, provider.groups_claim)
-    verified = claims.get("email_verified") in (True, "true")  # a text in tokens of some providers
+    verified = claims.get("email_verified")
+    is_verified = verified is True or verified == "true"  # a text in tokens of some providers
     return Identity(
         subject=whole_text(claims, "sub"),
         username=whole_text(claims, "preferred_username"),
         first_name=text_of(claims, "given_name") or full_name[0],
         last_name=text_of(claims, "family_name") or full_name[2],
         email=email,
-        email_verified=bool(email) and (verified or provider.trusts_email),
+        email_verified=bool(email) and (is_verified or provider.trusts_email),
         groups=groups,
         groups_problem=problem,
         external_id=external_id_of(claims, provider.external_id_claim),

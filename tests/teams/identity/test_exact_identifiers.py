@@ -142,7 +142,9 @@ def test_half_of_a_character_signs_nobody_in_and_is_no_error(nina, issuer, where
     assert browser.get("/me/").status_code == 302
 
 
-@pytest.mark.parametrize("value", [True, "true", False, "false", "True", "yes", "1", None, [], [True]])
+@pytest.mark.parametrize(
+    "value", [True, "true", False, "false", "True", "yes", "1", 1, 1.0, None, [], [True]]
+)
 def test_address_is_verified_only_by_true(provider, value):
     told = {"sub": "1", "email": "mia@corp.example", "email_verified": value}
     assert identity_of(provider, told).email_verified is (value is True or value == "true")
