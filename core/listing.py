@@ -74,7 +74,8 @@ LAST = "last"  # ?page=last; of a list with more rows than are counted -1, and -
 ALL = "?all=1"  # all rows, of a list with a saved default
 LINES = 200  # of a CSV that are sent at once
 BATCH = 1000  # rows of a CSV that are read at once
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # start of a formula in a spreadsheet: OWASP, CSV injection
+# Start of a formula in a spreadsheet, also in full width: OWASP, CSV injection.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 @dataclass(frozen=True)

@@ -536,7 +536,7 @@ def test_the_csv_of_a_list_has_every_row_whatever_the_page(rf, people):
     assert nameless["Content-Disposition"] == 'attachment; filename="list.csv"'
 
 
-@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"])
 def test_a_cell_that_begins_like_a_formula_is_text(first):
     assert escape_formula(f"{first}1") == f"'{first}1"
     assert escape_formula(f"a{first}") == f"a{first}"
