@@ -233,7 +233,8 @@ class _Reading:
         if key[0] == "DaemonSet":
             said.append("It runs a pod on each node: request as many claims at once as there are such nodes.")
         if by_shape:
-            said.append(f"{key[0] or 'Its kind'} is not known here: its pods were found by their containers.")
+            kind = key[0] or "Its kind"
+            said.append(f"{kind} is not known here: its pods were found by their containers and resources.")
         said = list(dict.fromkeys(said))
         if made:
             first = self.specs[next(iter(made.values()))]

@@ -45,6 +45,8 @@ POD_PATHS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("TrainingRuntime", "ClusterTrainingRuntime"), (f"spec.template.spec.replicatedJobs.*.{IN_JOB}",)
     ),
+    "SparkApplication": ("spec.driver", "spec.executor"),
+    "ScheduledSparkApplication": ("spec.template.driver", "spec.template.executor"),
     "JobSet": (f"spec.replicatedJobs.*.{IN_JOB}",),
     "LeaderWorkerSet": (f"{WORKER}.leaderTemplate.spec", f"{WORKER}.workerTemplate.spec"),
     "RayCluster": tuple(f"spec.{path}" for path in RAY),
@@ -56,7 +58,10 @@ POD_PATHS: dict[str, tuple[str, ...]] = {
     "InferenceService": tuple(f"spec.{part}" for part in ("predictor", "transformer", "explainer")),
 }
 RUN_ONCE = ("Job", "CronJob")  # whose pods must not be started again by the kubelet when they succeed
-COUNTS = (("replicas", "minReplicas"), ("parallelism",), ("numOfHosts",), ("numNodes",), ("size",))
+COUNTS = (
+    *(("replicas", "minReplicas", "replicaCount", "instances"), ("parallelism",)),
+    *(("numOfHosts",), ("numNodes",)),
+)
 # Variables with which runtimes and libraries choose among all devices of a node.
 VISIBLE_DEVICES = frozenset(
     ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
@@ -137,18 +142,20 @@ def _at(value: Any, steps: list[str], path: tuple[str | int, ...], pods: int) ->
             yield from _at(entry, steps[1:], (*path, key), pods)
     elif isinstance(value, dict):
         key = steps[0].removeprefix("^")
-        yield from _at(value.get(key), steps[1:], (*path, key), pods if key == steps[0] else 1)
+        times = (pods if key == steps[0] else 1) * _of_group(value, key)
+        yield from _at(value.get(key), steps[1:], (*path, key), times)
 
 
 def _shaped(value: Any, path: tuple[str | int, ...], pods: int) -> Iterator[PodTemplate]:
-    """Yield what has a list of containers, wherever it is."""
+    """Yield what has a list of containers or, without one, resources, wherever it is."""
     if isinstance(value, dict):
         pods *= _factor(value)
-        if isinstance(value.get("containers"), list):
+        if isinstance(value.get("containers"), list) or isinstance(value.get("resources"), dict):
             yield PodTemplate(path, value, pods)
             return
     for key, entry in _entries(value):
-        yield from _shaped(entry, (*path, key), pods)
+        times = _of_group(value, key) if isinstance(value, dict) else 1
+        yield from _shaped(entry, (*path, key), pods * times)
 
 
 def _entries(value: Any) -> list[tuple[str | int, Any]]:
@@ -165,6 +172,14 @@ def _factor(part: Mapping[str, Any]) -> int:
         factor *= counts[0] if counts else 1
     completions = part.get("completions")
     return min(factor, completions) if type(completions) is int and completions > 0 else factor
+
+
+def _of_group(group: Mapping[str, Any], key: str | int) -> int:
+    """Return how many pods of a group of a LeaderWorkerSet have a template; its size counts the leader."""
+    size = group.get("size")
+    if key != "workerTemplate" or type(size) is not int:
+        return 1
+    return max(1, size - 1 if group.get("leaderTemplate") else size)
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:
@@ -198,13 +213,25 @@ class Container:
         return mapping(resources.get("limits"), "limits") | mapping(resources.get("requests"), "requests")
 
 
-def containers(pod: Json) -> list[Container]:
+def own_container(pod: dict[str, Any]) -> Container | None:
+    """
+    Return the container that `pod` is itself, None if it has some: the trainer of a TrainJob, Spark's driver
+    or executor, or what an operator or chart makes pods of.
+    """
+    gpu = pod.get("gpu")
+    if isinstance(gpu, dict) and "quantity" in gpu:
+        return Container({"resources": {"limits": {str(gpu.get("name")): gpu["quantity"]}}})
+    key = next((key for key in ("resourcesPerNode", "resources") if key in pod), "")
+    return Container(pod, key=key) if key and "containers" not in pod else None
+
+
+def containers(pod: dict[str, Any]) -> list[Container]:
     """
     Return the containers in the order in which they start. Beside those of Kubernetes: Argo's container,
-    script, containerSet and sidecars, KServe's model, and the trainer of a TrainJob, which is `pod` itself.
+    script, containerSet and sidecars, and KServe's model.
     """
-    if "resourcesPerNode" in pod:
-        return [Container(mapping(pod, "the trainer"), key="resourcesPerNode")]
+    if own := own_container(pod):
+        return [own]
     found = [
         Container(raw, stays=raw.get("restartPolicy") == "Always")
         for raw in mappings(pod.get("initContainers"), "initContainers")
@@ -371,7 +398,7 @@ class Proposal:
         return name
 
 
-def proposed(pod: Json, classes: Mapping[str, str], replicas: Mapping[str, int]) -> Proposal | None:
+def proposed(pod: dict[str, Any], classes: Mapping[str, str], replicas: Mapping[str, int]) -> Proposal | None:
     """Return the claim for the devices that a pod requests by number; None without any."""
     rows = containers(pod)
     asked = {at: found for at, row in enumerate(rows) if (found := asks(row.wanted, classes, replicas))}
@@ -406,6 +433,8 @@ def use_claim(pod: dict[str, Any], proposal: Proposal, kind: str, name: str) -> 
         return (
             f"A TrainJob has no field for claims: refer to {kind} {name} in the pods of its TrainingRuntime."
         )
+    if own_container(pod):
+        return f"Its operator or chart makes the pods: name {kind} {name} where that takes claims instead."
     is_argo = "containers" not in pod and any(part in pod for part in ("container", "script", "containerSet"))
     if is_argo and "podSpecPatch" in pod:
         return f"Refer to {kind} {name} in its podSpecPatch."
@@ -454,7 +483,7 @@ def claim_entries(pod: Json) -> list[dict[str, Any]]:
     return entries
 
 
-def without_visible_devices(pod: Json) -> list[str]:
+def without_visible_devices(pod: dict[str, Any]) -> list[str]:
     """Remove variables that choose among all devices from the containers of a pod, and say so."""
     removed: list[str] = []
     for row in containers(pod):

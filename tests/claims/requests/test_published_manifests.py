@@ -69,6 +69,17 @@ def test_pods_are_found_where_each_kind_keeps_them(kind, pods):
     [
         ("TrainJob", [(TEMPLATE, 4, [(2, "gpu.nvidia.com")])]),
         ("LeaderWorkerSet", [(TEMPLATE, 8, [(8, "gpu.nvidia.com")])]),
+        ("LeaderWorkerSet with a leader", [(TEMPLATE, 4, [(8, "gpu.nvidia.com")])]),
+        (
+            "LeaderWorkerSet with a leader of its own size",
+            [
+                (TEMPLATE, 2, [(4, "gpu.nvidia.com")]),
+                ("ResourceClaimTemplate train-2", 6, [(8, "gpu.nvidia.com")]),
+            ],
+        ),
+        ("SparkApplication", [(TEMPLATE, 2, ONE)]),
+        ("NIMService", [(TEMPLATE, 3, [(2, "gpu.nvidia.com")])]),
+        ("values of a chart", [("ResourceClaimTemplate gpu", 2, ONE)]),
         ("CronJob with its template", [("ResourceClaimTemplate gpu-40g", 2, ONE)]),
         (
             "template without the inner spec, and its job",
@@ -185,7 +196,9 @@ def test_trainjob_is_left_as_it_is_and_says_where_the_claim_belongs():
 
 def test_kind_that_is_not_known_is_named():
     (spec,) = imported("unknown kind").specs
-    assert "ServingGraph is not known here: its pods were found by their containers." in spec.note
+    assert (
+        "ServingGraph is not known here: its pods were found by their containers and resources." in spec.note
+    )
 
 
 def refusal(text):
