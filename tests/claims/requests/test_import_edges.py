@@ -139,7 +139,7 @@ def test_a_pod_finds_claims_of_its_own_namespace_alone():
             "f.yaml has no pod or claim that names devices. Skipped: Pod p.",
         ),
         (
-            "kind: SparkApplication\nspec: {executor: {gpu: {name: nvidia.com/gpu, quantity: 1}}}",
+            "kind: SparkApplication\nspec: {executor: {cores: 1, memory: 2g}}",
             "f.yaml has no pod or claim that names devices. Skipped: SparkApplication.",
         ),
         ("kind: Service", "f.yaml has no pod or claim that names devices. Skipped: Service."),
