@@ -285,6 +285,8 @@ def write_quotas(*, name: str, write: bool, by: User | None = None) -> Cluster:
     with service:
         if unchanged.update(write_quotas=write):
             record(by, cluster, "ResourceQuotas on" if write else "ResourceQuotas off")
+        elif not Cluster.objects.filter(pk=cluster.pk, write_quotas=write).exists():
+            raise Conflict(f"Somebody else has just changed “{cluster.name}”. Look again.")
     cluster.write_quotas = write
     return cluster
 

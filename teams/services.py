@@ -186,7 +186,8 @@ def change_team(*, by: User, team: Team, **fields: Any) -> None:
     Change `title`, or `efficiency_goal`: which share of the measured time devices are to compute, in percent;
     None is no goal. The slug stays: it is a label on objects in clusters.
 
-    Raises Forbidden for everybody but platform admins, Invalid for a goal beyond 1 to 100.
+    Raises Forbidden for everybody but platform admins, Invalid for a goal beyond 1 to 100, Conflict for a
+    field that somebody else changes at this moment.
     """
     require_admin(by)
     goal = fields.get("efficiency_goal")
@@ -194,7 +195,10 @@ def change_team(*, by: User, team: Team, **fields: Any) -> None:
         raise Invalid(f"A goal is 1 to 100 %; {goal} was sent.", field="efficiency_goal")
     before = Team.objects.values(*TEAM_FIELDS).get(pk=team.pk)
     changed = {name: value for name, value in fields.items() if value != before[name]}
-    if changed and Team.objects.filter(pk=team.pk, **before).update(**changed):
+    if changed:
+        unchanged = {name: before[name] for name in changed}
+        if not Team.objects.filter(pk=team.pk, **unchanged).update(**changed):
+            raise Conflict(f"{team} has changed in the meantime. Look again.")
         shown = [(name, *TEAM_FIELDS[name]) for name in changed]
         values = [(label, words(before[name]), words(fields[name])) for name, label, words in shown]
         change = ", ".join(f"{label[0].lower()}{label[1:]} {old} → {new}" for label, old, new in values)
