@@ -20,6 +20,7 @@ from django.utils.cache import patch_cache_control, patch_vary_headers
 from core.errors import PortalError, data_error_refusal
 from core.problems import problem
 from core.rates import incremented, parse_rate
+from core.text import TURNS
 from core.transactions import saved
 
 REQUEST_ID = "X-Request-ID"
@@ -76,6 +77,22 @@ class PortalErrorMiddleware:
         if not isinstance(refusal, PortalError):
             return None
         return render(request, "error.html", {"error": refusal}, status=refusal.status)
+
+
+TURNS_IN_UTF8 = re.compile("|".join(sorted(TURNS)).encode())
+
+
+class StraightTextMiddleware:
+    """Leave out of pages what turns the direction of a text: it would turn the words behind it too."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if not response.streaming and response.headers.get("Content-Type", "").startswith("text/html"):
+            response.content = TURNS_IN_UTF8.sub(b"", response.content)
+        return response
 
 
 class PageRateMiddleware:

@@ -66,6 +66,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "core.middleware.ApiSlashMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "core.middleware.StraightTextMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "teams.sessions.UserMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",

@@ -400,3 +400,9 @@ def test_a_word_is_found_in_each_profile_and_special_characters_are_text(
     ):
         page = client.get(reverse("claims:list"), {"q": words})
         assert {row.name for row in page.context["listing"].loaded} == names, words
+
+
+def test_no_text_turns_the_words_behind_it_round(client, vision, fra, train, alice):
+    claim = make_claim(vision, by=alice, cluster=fra, name="sam2", reason="safe\u202eexe.txt\u2066")
+    client.force_login(alice)
+    assert "safeexe.txt" in client.get(f"/claims/{claim.pk}/").text
