@@ -27,6 +27,7 @@ from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
 
 # Reasons that end when claims are released.
+REFUSED = {match.NoFitReason.NO_CLASS, match.NoFitReason.INVALID}  # whatever is free
 HELD = {match.NoFitReason.TAKEN, match.NoFitReason.CAPACITY, match.NoFitReason.NO_NODE}
 
 
@@ -182,7 +183,7 @@ def request_match(snapshot: ClusterSnapshot, spec: Json, claims: int) -> match.P
 def could_fit(snapshot: ClusterSnapshot, spec: Json, claims: int) -> bool | None:
     """Return whether `claims` claims of `spec` would fit if no device were held; None if it is unknown."""
     result = request_match(snapshot, spec, claims)
-    if result.nodes_that_fit is None and result.reason != match.NoFitReason.NO_CLASS:
+    if result.nodes_that_fit is None and result.reason not in REFUSED:
         return None
     if result.reason in HELD:
         return request_match(snapshot.unallocated, spec, claims).fits

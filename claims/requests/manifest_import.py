@@ -25,6 +25,7 @@ from claims.requests.manifest_specs import (
     report_on,
     requested_specs,
 )
+from claims.requests.verdict import Outcome
 from core.errors import Invalid
 from core.rates import require_rate
 from dra.cluster_snapshot import ClusterSnapshot
@@ -107,6 +108,7 @@ class ClusterVerdict:
     matching: int | None
     free: int | None
     sentence: str
+    icon: str
     findings: tuple[LintFinding, ...]
 
 
@@ -213,9 +215,13 @@ def _verdicts(
         report = report_on(name, snapshot, imported, read.classes, helps=False)
         match = report.match
         sentence = match.problem
+        if report.verdict.outcome is Outcome.NEVER:
+            sentence = f"It never fits. {sentence}"
         if report.fits:
             sentence = f"{imported.pods} claims fit now." if imported.pods > 1 else "It fits now."
-        yield ClusterVerdict(name, report.fits, match.matching, match.free, sentence, report.findings)
+        yield ClusterVerdict(
+            name, report.fits, match.matching, match.free, sentence, report.verdict.icon, report.findings
+        )
 
 
 type RankedProfile = tuple[Profile, ProfileVersion, KnownProfile]

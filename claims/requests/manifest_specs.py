@@ -425,7 +425,7 @@ def report_on(
         kept = [one for one in snapshot.classes if one["metadata"]["name"] not in names]
         snapshot = snapshot.after(classes=[*kept, *classes])
     match = request_match(snapshot, spec, imported.pods)
-    possible = could_fit(snapshot, spec, imported.pods) if helps else None
+    possible = could_fit(snapshot, spec, imported.pods)
     findings = lint(snapshot, [NamedSpec("", spec)]).findings
     return SpecReport(
         cluster=cluster,

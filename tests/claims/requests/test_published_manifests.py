@@ -365,10 +365,12 @@ def test_match_is_of_all_pods_and_names_the_selector_that_would_be_right(
         return claim["problems"], claim["clusters"][0]
 
     assert verdict("ReplicaSet")[1]["sentence"] == "2 claims fit now."
-    assert verdict("job without a restartPolicy")[1]["fits"] is False
+    eight = verdict("job without a restartPolicy")[1]
+    assert (eight["fits"], eight["sentence"][:15]) == (False, "It never fits. ")
     problems, cluster = verdict("selector that does not compile")
     right = 'device.attributes["gpu.nvidia.com"].cudaComputeCapability.major() >= 8'
     assert problems[0].endswith(f"Try: {right}")
+    assert cluster["sentence"].startswith("It never fits. Request gpu: compilation failed")
     assert [one["selector"] for one in cluster["findings"]] == [right]
     assert verdict("device class of v1beta1 alone")[1]["matching"] == 2
 
