@@ -315,7 +315,7 @@ LINE = re.compile(
     rf"\s*(?P<name>\w+)\s*(?:\{{(?P<labels>\s*+(?:{LABEL.pattern}(?:,\s*+|(?=\}})))*+)\}}\s*|\s)"
     r"(?P<value>\S+)(?:\s+-?[\d.]+)?(?:\s+#\s.*)?\s*"  # a time, and in OpenMetrics an exemplar
 )
-QUOTED_NAME = re.compile(rf"\s*+\{{\s*+{QUOTED}\s*+,?")  # Prometheus 3: {"name", label="x"} 1
+QUOTED_NAME = re.compile(rf"^\s*+\{{\s*+{QUOTED}\s*+,?")  # Prometheus 3: {"name", label="x"} 1
 NAMES = KNOWN | amd.NAMES
 ESCAPE = re.compile(r"\\(.)")
 UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
@@ -332,8 +332,7 @@ def parse_exposition(lines: Iterable[str]) -> Exposition:
     found: dict[str, dict[str, float]] = {}
     others: list[Series] = []
     malformed: list[str] = []
-    for text in lines:
-        line = QUOTED_NAME.sub(r"\1{", text, count=1) if text.lstrip().startswith("{") else text
+    for line in lines:
         name, brace, rest = line.partition("{")
         if name in KNOWN:
             text, _, value = rest.rpartition("}")
@@ -346,10 +345,10 @@ def parse_exposition(lines: Iterable[str]) -> Exposition:
                     continue
             except ValueError:
                 pass  # a time follows the value, or it is malformed
-        elif next(iter(name.split()), "") not in NAMES:
+        elif next(iter(name.split() or QUOTED_NAME.findall(line)), "") not in NAMES:
             continue
         try:
-            others.append(parse_line(line))
+            others.append(parse_line(QUOTED_NAME.sub(r"\1{", line)))
         except ValueError as failure:
             malformed.append(str(failure))
     for text, values in found.items():
