@@ -150,8 +150,10 @@ def _shaped(value: Any, path: tuple[str | int, ...], pods: int) -> Iterator[PodT
     """Yield what has a list of containers or, without one, resources, wherever it is."""
     if isinstance(value, dict):
         pods *= _factor(value)
-        if isinstance(value.get("containers"), list) or isinstance(value.get("resources"), dict):
+        has_containers = isinstance(value.get("containers"), list)
+        if has_containers or isinstance(value.get("resources"), dict):
             yield PodTemplate(path, value, pods)
+        if has_containers:
             return
     for key, entry in _entries(value):
         times = _of_group(value, key) if isinstance(value, dict) else 1

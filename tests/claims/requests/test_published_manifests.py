@@ -79,6 +79,10 @@ def test_pods_are_found_where_each_kind_keeps_them(kind, pods):
         ),
         ("SparkApplication", [(TEMPLATE, 2, ONE)]),
         ("NIMService", [(TEMPLATE, 3, [(2, "gpu.nvidia.com")])]),
+        (
+            "unknown kind with resources beside a pod",
+            [(TEMPLATE, 1, ONE), ("ResourceClaimTemplate train-2", 3, [(2, "gpu.nvidia.com")])],
+        ),
         ("values of a chart", [("ResourceClaimTemplate gpu", 2, ONE)]),
         ("CronJob with its template", [("ResourceClaimTemplate gpu-40g", 2, ONE)]),
         (
