@@ -11,6 +11,7 @@ from django.contrib import messages
 from django.http import HttpRequest, QueryDict
 
 from core.errors import PortalError
+from core.idempotency import on_form
 
 
 def posted(request: HttpRequest) -> QueryDict | None:
@@ -47,6 +48,7 @@ class Attempt:
             return False
         self.refusal = error
         if self.form is not None:
+            self.refusal = error = on_form(error, self.form)
             named = error.extra.get("field", "")
             named = self.names.get(named, named)
             self.form.add_error(named if named in self.form.fields else self.field, error.message)

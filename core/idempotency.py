@@ -13,12 +13,14 @@ import json
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.db.models import Model
-from django.http import HttpRequest
+from django.forms import BaseForm
+from django.http import HttpRequest, QueryDict
 from django.utils import timezone
 from rest_framework import mixins
 from rest_framework.renderers import JSONRenderer
@@ -27,7 +29,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
-from core.errors import Conflict, Invalid
+from core.errors import Conflict, Invalid, PortalError
 from core.limits import limiting_team
 from core.models import StoredResponse
 from core.transactions import service
@@ -49,9 +51,23 @@ def idempotency_key(request: HttpRequest | Request) -> str:
     return key or uuid.uuid4().hex
 
 
-def another_request(what: str = "another request") -> Invalid:
-    """Return the refusal of a key that was used for something else; `what` says for what."""
-    return Invalid(f"This Idempotency-Key was used for {what}. Use a new key.", field=HEADER)
+class KeyUsed(Invalid):
+    """The key was used for something else; `what` says for what."""
+
+    def __init__(self, what: str = "another request") -> None:
+        super().__init__(f"This Idempotency-Key was used for {what}. Use a new key.", field=HEADER)
+        self.what = what
+
+
+def on_form[Refusal: PortalError](refusal: Refusal, form: BaseForm) -> Refusal | Invalid:
+    """Return a refusal as a form says it. A form that was sent before and changed since gets a new key."""
+    if not isinstance(refusal, KeyUsed):
+        return refusal
+    form.data = data = copy(cast(QueryDict, form.data))
+    data["key"] = uuid.uuid4().hex
+    return Invalid(
+        f"You have sent this form before, for {refusal.what}. Send it again if you want this as well."
+    )
 
 
 class IdempotentWrites(APIView):
@@ -136,7 +152,7 @@ def _stored_response(request: Request, key: str) -> tuple[StoredResponse, bool]:
     if is_new:
         return stored, False
     if stored.digest != digest:
-        raise another_request()
+        raise KeyUsed
     if stored.status is not None:
         return stored, True
     # The worker of the first request may have died: one of the later requests takes over.

@@ -12,7 +12,7 @@ from claims.approvals.authority import deciders_on, may_decide
 from claims.models import Claim, Comment, QuotaRequest, RequestStatus
 from claims.states import ClaimState
 from core.errors import Invalid, violated_constraint
-from core.idempotency import another_request
+from core.idempotency import KeyUsed
 from core.transactions import service
 from notify.services import resolve
 from teams.access import require_role
@@ -95,7 +95,7 @@ def _save_once(comment: Comment) -> tuple[Comment, bool]:
         earlier = Comment.objects.get(by=comment.by, key=comment.key)
         about = ("text", "claim_id", "quota_request_id")
         if any(getattr(earlier, name) != getattr(comment, name) for name in about):
-            raise another_request("another comment") from error
+            raise KeyUsed("another comment") from error
         return earlier, False
     return comment, True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 from django.contrib import messages
 from django.core.paginator import Paginator
@@ -361,7 +361,9 @@ def quota_request_comment(request: HttpRequest, request_id: UUID) -> HttpRespons
 
 
 def comment_fields(request: HttpRequest) -> dict[str, str]:
-    return {"text": request.POST.get("text", ""), "key": request.POST.get("key", "")}
+    """Return the text and its key; another text is another comment, also after going back to the page."""
+    text = request.POST.get("text", "").strip()
+    return {"text": text, "key": uuid5(NAMESPACE_OID, f"{request.POST.get('key', '')}\n{text}").hex}
 
 
 @require_POST

@@ -29,7 +29,7 @@ from claims.requests.budget_check import ExtensionBudgets, require_budget
 from claims.states import RELEASE_STARTED, RUNNING, ClaimState
 from core.conditional import require_expected
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
-from core.idempotency import another_request
+from core.idempotency import KeyUsed
 from core.times import duration as in_words
 from core.times import moment, require_date, utc_moment
 from core.transactions import after_commit, lock_row, service
@@ -246,7 +246,7 @@ def _require_none_waiting(claim: Claim, by: User) -> None:
 
 def _earlier_extension(earlier: Extension, claim: Claim, until: datetime, reason: str) -> Extension:
     if (earlier.claim_id, earlier.until, earlier.reason) != (claim.pk, until, reason.strip()):
-        raise another_request(f"an extension of {earlier.claim} until {utc_moment(earlier.until)}")
+        raise KeyUsed(f"an extension of {earlier.claim} until {utc_moment(earlier.until)}")
     return earlier
 
 

@@ -39,6 +39,7 @@ from claims.states import RUNNING, ClaimState
 from core import undo
 from core.attempt import posted
 from core.errors import BudgetExceeded, Conflict, Invalid, PortalError
+from core.idempotency import on_form
 from core.text import counted
 from core.times import duration, moment, spell_duration
 from inventory.cluster_snapshot import current_snapshot
@@ -371,7 +372,7 @@ def ask_or_act(
     except (Invalid, BudgetExceeded) as problem:
         if form is None:
             return render(request, template, {**page, "refusal": problem}, status=problem.status)
-        form.add_error("until" if "until" in form.fields else None, problem.message)
+        form.add_error("until" if "until" in form.fields else None, on_form(problem, form).message)
         return render(request, template, page, status=problem.status)
     except Conflict as problem:
         return render(request, template, {**page, "refusal": problem}, status=problem.status)

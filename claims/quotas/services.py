@@ -14,7 +14,7 @@ from claims.quotas import tasks
 from claims.quotas.quota_requests import named_quota, quota_words, request_impact, until_words
 from claims.quotas.quota_usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
-from core.idempotency import another_request
+from core.idempotency import KeyUsed
 from core.times import moment, require_date, utc_moment
 from core.transactions import lock_row, service
 from dra.quota import no_class_reason
@@ -326,7 +326,7 @@ def earlier_request(by: User, key: str, sent: Mapping[str, Any]) -> QuotaRequest
     earlier = QuotaRequest.objects.filter(requested_by=by, key=key).first()
     if earlier is None or QuotaRequest.objects.filter(pk=earlier.pk, **sent).exists():
         return earlier
-    raise another_request()
+    raise KeyUsed
 
 
 def _require_future(until: datetime | None) -> None:

@@ -27,7 +27,7 @@ from claims.quotas.quota_usage import QuotaLine, QuotaUsage
 from claims.requests import budget_check
 from claims.states import FINAL, REMOVABLE, RUNNING, ClaimState
 from core.errors import Conflict, Forbidden, Invalid, PortalError, QuotaExceeded, violated_constraint
-from core.idempotency import HEADER, KEEP
+from core.idempotency import KEEP, KeyUsed
 from core.prepared import PreparedObjects
 from core.text import counted
 from core.transactions import after_commit, service
@@ -274,10 +274,7 @@ def _answer(earlier: Claim | None, digest: str) -> Claim | None:
     if is_over and earlier.created_at < timezone.now() - KEEP:
         return None
     if earlier.key_digest not in ("", digest):
-        raise Invalid(
-            f"This key was already used for the request {earlier}, which has other values. Use a new key.",
-            field=HEADER,
-        )
+        raise KeyUsed(f"the request {earlier}, which has other values")
     if earlier.state == ClaimState.DENIED:
         raise Conflict(f"{earlier} was denied: {earlier.decision_note} To request it again, use a new key.")
     return None if is_over else earlier

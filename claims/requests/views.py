@@ -38,6 +38,7 @@ from claims.requests.services import open_drafts, request_claim
 from claims.requests.suggestions import blockers_for
 from claims.states import ClaimState
 from core.errors import Forbidden, Invalid, PortalError
+from core.idempotency import on_form
 from dra.manifests import to_yaml
 from dra.quota import devices
 from inventory.freshness import OF_DEVICES, Age, ages, ages_for
@@ -141,7 +142,7 @@ def send_request(request: HttpRequest, form: RequestForm) -> HttpResponse:
     except Forbidden:
         raise
     except PortalError as refusal:
-        for problem in refusal.extra.get("problems", [refusal.message]):
+        for problem in refusal.extra.get("problems") or [on_form(refusal, form).message]:
             form.add_error(None, problem)
         return form_response(request, form, data=request.POST, status=refusal.status)
     if claim.created_at < begun:  # a double click, or the browser's back button

@@ -205,7 +205,7 @@ class TestWithoutACluster:
         assert script.bodies()[-1]["cluster"] == "lab-2"
 
     def test_the_same_key_finds_its_claim_although_another_cluster_fits_now(self, portal):
-        used = problem(422, "invalid", "This key was already used for the request train.")
+        used = problem(422, "invalid", "This Idempotency-Key was used for the request train.")
         script = Scripted(self.clusters, self.full, self.free, used, answer(201, **CLAIM))
         assert portal(script).call("request", "train-80g", team="vision", key="nightly").id == ID
         assert [body["cluster"] for body in script.bodies()[-2:]] == ["lab-2", "fra-1"]

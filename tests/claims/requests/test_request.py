@@ -43,7 +43,7 @@ def test_a_key_cannot_be_used_to_ask_for_something_else(ask, vision, alice, what
     claim = ask(key="same")
     with pytest.raises(Invalid) as refusal:
         ask(key="same", **{what: others[what]})
-    assert refusal.value.message.startswith(f"This key was already used for the request {claim}, which")
+    assert refusal.value.message.startswith(f"This Idempotency-Key was used for the request {claim}, which")
     assert refusal.value.status == 422
     assert Claim.objects.count() == 1
 

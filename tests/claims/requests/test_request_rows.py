@@ -240,7 +240,7 @@ def test_a_key_of_a_request_that_an_approver_changed_is_still_its_key(ask, lena)
     claim.refresh_from_db()
     assert (claim.profile_version, claim.original_request is None) == (small.current, False)
     assert ask(key="same", devices=2) == claim
-    with pytest.raises(Invalid, match="already used"):
+    with pytest.raises(Invalid, match="was used for"):
         ask(key="same", devices=2, cluster=make_cluster("lab-2"))
 
 
