@@ -127,6 +127,15 @@ def test_a_logout_token_works_once(nina, issuer):
     assert is_signed_in(again)
 
 
+def test_two_providers_may_use_the_same_id_of_a_token(root, nina, issuer):
+    with running() as other:
+        configured(root, other, "second", admits_everybody=True)
+        other.claims = NINA
+        assert log_out(other.logout_token(jti="1"), "/accounts/oidc/second/logout/").status_code == 200
+    assert log_out(issuer.logout_token(jti="1")).status_code == 200
+    assert not is_signed_in(nina)
+
+
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "e30.e30.", "x" * 100_000])
 def test_what_is_no_token_is_refused(nina, token):
     assert log_out(token).status_code == 400

@@ -10,6 +10,7 @@ from core.errors import Invalid
 from teams.identity.services import change_provider
 from teams.models import User
 from teams.scim.people import ProvisionedPerson, create, delete
+from teams.services import reactivate_person
 from tests.factories import make_user
 from tests.teams.conftest import confirm
 from tests.teams.identity.conftest import configured, sign_in
@@ -95,6 +96,13 @@ def test_who_is_signed_in_links_their_own_account_and_not_that_of_another(issuer
 
 def test_a_person_whom_scim_deleted_is_not_found(issuer, sso, mira):
     delete(mira.scim_user)
+    assert sign_in(Client(), issuer, **MIRA).status_code == 403
+    assert subjects(mira) == []
+
+
+def test_a_person_whom_scim_deleted_and_an_admin_restored_is_not_found(root, issuer, sso, mira):
+    delete(mira.scim_user)
+    reactivate_person(by=root, person=User.objects.get(pk=mira.pk))
     assert sign_in(Client(), issuer, **MIRA).status_code == 403
     assert subjects(mira) == []
 

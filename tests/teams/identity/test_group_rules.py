@@ -185,6 +185,15 @@ def test_the_last_owner_stays_and_the_rules_say_so(root, nina, sso, vision, olga
     assert held_back() == []
 
 
+def test_a_deactivated_owner_is_no_other_owner(root, nina, sso, vision, olga):
+    save_rule(by=root, provider=sso, pattern="owners", team=vision, role="owner")
+    set_groups_of(nina, sso, ["owners"])
+    User.objects.filter(pk=olga.pk).update(is_active=False)
+    (change,) = set_groups_of(nina, sso, [])
+    assert "nina is the only owner of vision and stays owner" in change.refused
+    assert given(nina, vision) == ("owner", "owner", "")
+
+
 def test_of_two_owners_who_leave_their_group_at_once_one_stays(root, nina, bob, sso, vision, olga):
     save_rule(by=root, provider=sso, pattern="owners", team=vision, role="owner")
     group = save_group(sso, name="owners")

@@ -94,6 +94,12 @@ def test_nobody_gets_an_account_without_a_rule_or_an_invitation(client, issuer, 
     assert AuditEntry.objects.filter(action="session.failed").count() == 1
 
 
+def test_the_rule_of_an_archived_team_admits_nobody(client, issuer, rule, vision):
+    type(vision).objects.filter(pk=vision.pk).update(archived_at=timezone.now())
+    assert sign_in(client, issuer, **NINA).status_code == 403
+    assert not User.objects.filter(username="nina").exists()
+
+
 def test_a_provider_may_admit_everybody(client, root, issuer):
     configured(root, issuer, admits_everybody=True)
     assert sign_in(client, issuer, **NINA | {"groups": []}).status_code == 302

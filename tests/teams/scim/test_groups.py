@@ -101,6 +101,13 @@ def test_group_that_tokens_told_of_is_taken_over(okta, vision):
     assert ExternalGroup.objects.get().kept_by == ExternalGroup.Keeper.SCIM
 
 
+def test_a_user_is_in_the_groups_that_scim_keeps_and_not_in_those_of_tokens(okta):
+    mia = okta.add_user("mia")["id"]
+    made = okta.add_group("gpu-vision", mia)
+    set_groups_of(User.objects.get(username="mia"), okta.row, ["gpu-nlp"])
+    assert [group["value"] for group in okta.get(f"Users/{mia}").json()["groups"]] == [made["id"]]
+
+
 def test_groups_are_listed_filtered_and_conflict(okta):
     mia = okta.add_user("mia")["id"]
     first = okta.add_group("one", mia, externalId="1")
