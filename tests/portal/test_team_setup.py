@@ -124,6 +124,13 @@ def test_namespace_is_refused_if_taken_malformed_or_in_use(fra, root):
     assert TeamNamespace.objects.get(team=vision).namespace == "vision"
 
 
+def test_claims_in_another_cluster_hold_up_no_namespace(fra, root):
+    vision, lab = make_team("vision"), make_cluster("lab-2")
+    make_claim(vision, cluster=lab)
+    set_namespace(by=root, team=vision, cluster=fra, namespace="vision")
+    assert TeamNamespace.objects.get(team=vision, cluster=fra).namespace == "vision"
+
+
 def test_title_is_changed_and_recorded_once(as_root):
     make_team("vision")
     for _attempt in range(2):

@@ -119,6 +119,13 @@ def test_only_monthly_reports_of_people_who_may_see_them_are_mailed(monthly, roo
     assert not SavedReport.objects.get(name="Mine").monthly
 
 
+@pytest.mark.parametrize("changes", [{"is_active": False}, {"email": ""}], ids=["deactivated", "no address"])
+def test_who_cannot_read_it_gets_no_mail(monthly, root, changes):
+    type(root).objects.filter(pk=root.pk).update(**changes)
+    mail_reports(FIRST)
+    assert not mail.outbox
+
+
 def test_a_mail_that_failed_for_a_while_is_sent_later(monthly, monkeypatch):
     def refuse(_self):
         raise OSError

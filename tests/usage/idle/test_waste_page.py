@@ -12,6 +12,7 @@ from claims.states import ClaimState
 from tests.factories import make_claim, make_profile, make_team
 from tests.usage.conftest import NOON
 from tests.usage.idle.test_escalation import HOUR
+from usage import waste
 from usage.idle.escalation import follow
 from usage.models import IdlePeriod, IdlePolicy, Rate
 
@@ -141,6 +142,19 @@ def test_teams_and_profiles_with_most_idle_money_come_first(client, idle, idles,
     groupings = client.get(WASTE).context["waste"]().groupings
     assert [[group.amount for group in grouping.groups] for grouping in groupings] == [["€6.00", "€3.00"]] * 2
     assert [group.label for group in groupings[0].groups] == [nlp.title, idle.team.title]
+
+
+def test_groups_that_are_not_shown_count(client, idle, idles, alice, fra, root, monkeypatch):
+    monkeypatch.setattr(waste, "SHOWN", 1)
+    nlp = make_team("nlp", members=(alice,))
+    other = make_claim(
+        nlp, by=alice, cluster=fra, state=ClaimState.ALLOCATED, held=False, profile=make_profile("other")
+    )
+    idles(other, "gpu-1")
+    follow(NOON + 5 * HOUR)
+    client.force_login(root)
+    groupings = client.get(WASTE).context["waste"]().groupings
+    assert [(len(grouping.groups), grouping.count) for grouping in groupings] == [(1, 2), (1, 2)]
 
 
 def test_the_api_lists_idle_claims_of_the_readers_teams(client, idle, alice, eve):
