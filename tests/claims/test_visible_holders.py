@@ -126,9 +126,9 @@ def test_the_list_of_devices_costs_the_same_for_one_holder_and_for_many(
 def test_page_of_a_shared_device_names_all_holders_with_their_shares(
     client, eve, alice, claim, vision, fra, train
 ):
-    def share_of(claim, gib):
+    def share_of(claim, gib, **more):
         result = {"driver": "gpu.nvidia.com", "pool": "node-a", "device": "gpu-0", "shareID": claim.name}
-        result["consumedCapacity"] = {"memory": f"{gib}Gi"}
+        result |= {"consumedCapacity": {"memory": f"{gib}Gi"}} | more
         Pod.objects.create(
             cluster=fra, uid=f"pod-{claim.pk}", name=claim.name, namespace=claim.namespace, phase="Running",
             claims=[claim.name], node_name="node-a",
@@ -138,6 +138,7 @@ def test_page_of_a_shared_device_names_all_holders_with_their_shares(
 
     first = share_of(claim, 20)
     share_of(make_claim(vision, by=alice, cluster=fra, profile=train, name="probe"), 10)
+    share_of(make_claim(vision, by=alice, cluster=fra, profile=train, name="monitor"), 5, adminAccess=True)
     device = hold(first, "gpu-0")
     Device.objects.filter(pk=device.pk).update(shareable=True, driver="gpu.nvidia.com")
     address = reverse("inventory:device", args=[device.pk])

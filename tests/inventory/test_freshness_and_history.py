@@ -326,6 +326,19 @@ def test_devices_of_a_pool_that_change_alike_are_one_recent_change():
     assert changes[0].line.details == ["taints: none → maintenance (NoSchedule)"]
 
 
+def test_devices_that_came_and_devices_that_went_are_two_recent_changes():
+    events = [
+        ObjectEvent(
+            kind="Device", name=f"gpu.nvidia.com/node-a/gpu-{number}", change=change, detail={}, at=NOW
+        )
+        for number, change in enumerate(("appeared", "gone", "appeared"))
+    ]
+    assert [(change.line.change, change.what) for change in recent_changes(events)] == [
+        ("Appeared", "2 devices of gpu.nvidia.com/node-a"),
+        ("Gone", "Device gpu.nvidia.com/node-a/gpu-1"),
+    ]
+
+
 def test_attributes_and_capacities_are_rows_in_order_of_their_names():
     attributes = {
         "gpu.nvidia.com/type": {"string": "gpu"},
