@@ -29,6 +29,12 @@ def test_arguments_come_before_the_environment_before_the_file(contexts, monkeyp
     assert chosen(url=HOME, token="drg_argument") == (HOME, "drg_argument")
 
 
+def test_the_team_of_the_environment_comes_before_that_of_the_file(contexts, monkeypatch):
+    assert find_settings().team == "vision"
+    monkeypatch.setenv("DRAGOMAN_TEAM", "nlp")
+    assert find_settings().team == "nlp"
+
+
 def test_a_token_of_the_file_goes_only_to_its_own_portal(contexts, monkeypatch):
     assert chosen(url=HOME) == (HOME, "drg_home")
     monkeypatch.setenv("DRAGOMAN_URL", "https://evil.example.org")

@@ -273,3 +273,14 @@ class TestInsideAPod:
         script = Scripted(answer(username="mira"))
         self.client(script).me()
         assert script.asked[0].headers["Authorization"] == "Bearer drg_own"
+
+
+def test_an_extension_begins_at_the_end_that_the_portal_says_now():
+    """Somebody has extended the claim since it was read."""
+    now = CLAIM | {"expires_at": "2026-11-18T16:00:00Z"}
+    given = answer(201, id="e-1", until="2026-11-18T17:00:00Z")
+    script = Scripted(answer(201, **CLAIM | {"expires_at": "2026-11-18T12:00:00Z"}))
+    script.answers += [answer(**now), given, answer(**now)]
+    claim = Synchronous(script).call("request", "train-80g", **WANTED)
+    claim.extend(hours=1)
+    assert script.bodies()[-1]["until"] == "2026-11-18T17:00:00+00:00"

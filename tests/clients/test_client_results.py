@@ -86,6 +86,7 @@ def test_spans_are_short(seconds, text):
         (0.5, None, 1_800),
         (None, "1d 12h", "1d 12h"),
         (None, timedelta(hours=2), 7_200),
+        (None, timedelta(days=1, hours=2), 93_600),
         (None, None, None),
     ],
 )

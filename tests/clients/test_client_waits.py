@@ -74,13 +74,13 @@ class OneClaim:
             "decision_note": "Wait until Monday." if self.state == "denied" else "",
         }
 
-    def client(self):
+    def client(self, url=URL):
         http = httpx.Client(transport=httpx.MockTransport(self))
-        return dragoman.Client(URL, "drg_x", http=http)
+        return dragoman.Client(url, "drg_x", http=http)
 
-    def block(self, **options):
+    def block(self, url=URL, **options):
         options = {"display": "quiet", **options}
-        return self.client().claim("train-80g", team="vision", cluster="fra-1", **options)
+        return self.client(url).claim("train-80g", team="vision", cluster="fra-1", **options)
 
 
 @pytest.fixture(autouse=True)
@@ -277,6 +277,12 @@ class TestInANotebook:
         self.killed(portal)
         monkeypatch.setenv("JPY_SESSION_NAME", "work/other.ipynb")
         self.killed(portal)
+        assert len(set(portal.keys)) == 2
+
+    def test_another_portal_has_another_claim(self):
+        portal = OneClaim("provisioned")
+        self.killed(portal)
+        self.killed(portal, url="http://other.test")
         assert len(set(portal.keys)) == 2
 
     def test_a_script_never_shares_a_claim_with_another_run(self, monkeypatch):
