@@ -68,7 +68,12 @@ VISIBLE_DEVICES = frozenset(
 ) | {"GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "HABANA_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS"}
 
 # Extended resource → class, where `dra.quota` does not count it; partitions and the attribute of their name.
-MORE_CLASSES = {"habana.ai/gaudi": "gaudi.intel.com", "google.com/tpu": "tpu.google.com"}
+# Kubernetes has no resource “gpu”: operators such as NVIDIA's Dynamo call nvidia.com/gpu so.
+MORE_CLASSES = {
+    "gpu": "gpu.nvidia.com",
+    "habana.ai/gaudi": "gaudi.intel.com",
+    "google.com/tpu": "tpu.google.com",
+}
 PARTITIONS = (
     (re.compile(r"nvidia\.com/mig-(\d+g\.\d+gb(?:\.me)?)", re.ASCII), "gpu.nvidia.com", "profile"),
     (re.compile(r"amd\.com/([a-z]+_nps\d)", re.ASCII), "gpu.amd.com", "partitionProfile"),

@@ -83,6 +83,7 @@ def test_pods_are_found_where_each_kind_keeps_them(kind, pods):
             "unknown kind with resources beside a pod",
             [(TEMPLATE, 1, ONE), ("ResourceClaimTemplate train-2", 3, [(2, "gpu.nvidia.com")])],
         ),
+        ("DynamoGraphDeployment", [(TEMPLATE, 2, ONE)]),
         ("values of a chart", [("ResourceClaimTemplate gpu", 2, ONE)]),
         ("CronJob with its template", [("ResourceClaimTemplate gpu-40g", 2, ONE)]),
         (
