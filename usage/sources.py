@@ -467,9 +467,13 @@ def read(source: TelemetrySource) -> SourceReading:
 
 
 def parse_response(metric: str, body: dict[str, Any]) -> Iterator[Series]:
-    """Yield the series of an instant query: `data.result[]` with `metric` and `value: [time, "text"]`."""
+    """
+    Yield the series of an instant query: `data.result[]` with `metric` and `value: [time, "text"]`. One that
+    is a histogram has no value.
+    """
     for row in body["data"]["result"]:
-        yield series(metric, row["metric"], float(row["value"][1]))
+        if "histogram" not in row:
+            yield series(metric, row["metric"], float(row["value"][1]))
 
 
 def series(metric: str, labels: Mapping[str, str], value: float) -> Series:

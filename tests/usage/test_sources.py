@@ -170,6 +170,16 @@ def test_prometheus_gets_one_query_per_metric(serve):
     assert all("max+by" in query for query in asked)
 
 
+def test_a_histogram_among_the_series_costs_no_other():
+    histogram = {"count": "3", "sum": "1.5", "buckets": [[0, "0", "1", "3"]]}
+    rows = [
+        {"metric": {"UUID": "GPU-a"}, "histogram": [1763380800.1, histogram]},
+        {"metric": {"UUID": "GPU-b"}, "value": [1763380800.1, "0.5"]},
+    ]
+    found = sources.parse_response(METRICS[0], {"data": {"resultType": "vector", "result": rows}})
+    assert list(found) == [Series({"UUID": "GPU-b"}, {METRICS[0]: 0.5})]
+
+
 def test_rejected_query_has_the_message_of_prometheus(serve):
     refusal = '{"status": "error", "errorType": "execution", "error": "query timed out"}'
     with pytest.raises(TelemetryUnavailable, match="rejected the query: query timed out"):
