@@ -153,7 +153,7 @@ def _moment(text: str) -> datetime:
         if re.fullmatch(r"\d{1,11}", text):
             moment: datetime | None = datetime.fromtimestamp(int(text), UTC)
         else:
-            moment = parse_datetime(text if "T" in text else f"{text}T00:00:00Z")
+            moment = parse_datetime(text.replace(" ", "+") if "T" in text else f"{text}T00:00:00Z")
         moment = moment.astimezone(UTC) if moment and moment.tzinfo else None
     except (ValueError, OverflowError):
         moment = None
