@@ -339,6 +339,7 @@ class FleetGroup:
     states: Counter[DeviceState] = field(default_factory=Counter)
     rows: list[FleetRow] = field(default_factory=list)
     ages: list[Age] = field(default_factory=list)  # of its clusters
+    counted_at: datetime | None = None  # where devices have changed since
     may_be_cut: bool = False  # the map is full
 
     @property
@@ -376,7 +377,8 @@ class FleetGroup:
     @property
     def seen_at(self) -> datetime | None:
         """Return since when its devices may have changed; None if `stale` says it of a cluster."""
-        return None if self.stale else min((age.seen_at for age in self.ages if age.seen_at), default=None)
+        known = [instant for instant in (self.counted_at, *(age.seen_at for age in self.ages)) if instant]
+        return None if self.stale else min(known, default=None)
 
 
 def totals(counts: Iterable[FleetCount], *, with_uses: bool = False) -> Totals:

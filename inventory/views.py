@@ -101,6 +101,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
     ages_of_devices = ages_for(request)
     for group in groups:
         group.ages = [age for age in ages_of_devices if age.cluster.name in group.clusters]
+        group.counted_at = counted_at(counts.values())
     query = request.GET.copy()
     for name in ("group", "color"):
         query.pop(name, None)

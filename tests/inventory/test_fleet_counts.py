@@ -14,7 +14,7 @@ from django.utils import timezone
 from cluster.protocol import NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from inventory import counts
 from inventory.counts import fleet_counts, store_counts
-from inventory.models import Cluster, Device, FleetCount, NodeCount
+from inventory.models import Cluster, Device, FleetCount, Freshness, NodeCount
 from inventory.tasks import count_fleet
 from inventory.views import nodes_for_list
 from teams.models import User
@@ -63,9 +63,11 @@ def test_page_says_how_old_figures_are_that_the_map_is_ahead_of(mirrored, fake, 
     count_fleet()
     assert client.get(reverse("inventory:fleet")).context["counted_at"] is None
     hold_one(fake, run_session)
+    Freshness.objects.update(seen_at=timezone.now())
     page = client.get(reverse("inventory:fleet"))
     assert page.context["counted_at"] == FleetCount.objects.get().counted_at
     assert "totals updated" in page.text
+    assert {group.seen_at for group in page.context["groups"]} == {page.context["counted_at"]}
 
 
 def test_counts_without_a_change_stay_current(mirrored):
