@@ -45,7 +45,7 @@ def send(admin, manifest, namespace):
 
 def as_taken(manifest):
     """Return an object that the server knows, or the pods of one that it does not."""
-    if manifest["apiVersion"] in CORE:
+    if manifest.get("apiVersion") in CORE:
         return [manifest]
     return [
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}"}, "spec": spec}
