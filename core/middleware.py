@@ -13,7 +13,7 @@ import rest_framework.views  # noqa: F401 - before core.problems, which its sett
 import structlog
 from django.conf import settings
 from django.db import DataError
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, QueryDict
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 
@@ -126,6 +126,27 @@ class PageRateMiddleware:
         response = render(request, "429.html", {"sentence": sentence}, status=HTTPStatus.TOO_MANY_REQUESTS)
         response["Retry-After"] = str(wait)
         return response
+
+
+class LineEndsMiddleware:
+    """Read a line end of a form as the one character that a browser counts for `maxlength`; it sends two."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, *_view: object) -> None:
+        if request.method != "POST" or request.path.startswith("/api/"):
+            return
+        lists = [*request.POST.lists()]
+        if any("\r\n" in value for _name, values in lists for value in values):
+            sent = QueryDict(mutable=True)
+            for name, values in lists:
+                sent.setlist(name, [value.replace("\r\n", "\n") for value in values])
+            sent._mutable = False
+            request.POST = sent  # type: ignore[assignment]
 
 
 class HttpsRequired(PortalError):

@@ -77,3 +77,15 @@ def test_another_text_is_another_comment(client, alice, running):
     for text in ("A", "A ", "B"):
         client.post(reverse("claims:comment", args=[running.pk]), {"text": text, "key": "k"})
     assert list(Comment.objects.order_by("at").values_list("text", flat=True)) == ["A", "B"]
+
+
+@pytest.mark.parametrize("name", ["claim", "quota", "comment"])
+def test_a_text_of_many_lines_may_be_as_long_as_its_field_says(client, alice, forms, running, name):
+    """Browsers count the end of a line as one character, and send two."""
+    client.force_login(alice)
+    comment = (Comment, reverse("claims:comment", args=[running.pk]), {"key": "k"}, {})
+    made, address, sent, _changed = {**forms, "comment": comment}[name]
+    length, field = (500 if name == "claim" else 2000), ("text" if name == "comment" else "reason")
+    lines = "\n".join(["a" * 9] * (length // 10)) + "b"
+    assert client.post(address, {"key": "k", **sent, field: lines.replace("\n", "\r\n")}).status_code == 302
+    assert getattr(made.objects.latest("pk"), field) == lines
