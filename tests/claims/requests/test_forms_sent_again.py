@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.urls import reverse
@@ -83,7 +84,7 @@ def test_another_text_is_another_comment(client, alice, running):
 def test_a_text_of_many_lines_may_be_as_long_as_its_field_says(client, alice, forms, running, name):
     """Browsers count the end of a line as one character, and send two."""
     client.force_login(alice)
-    comment = (Comment, reverse("claims:comment", args=[running.pk]), {"key": "k"}, {})
+    comment: tuple[Any, ...] = (Comment, reverse("claims:comment", args=[running.pk]), {"key": "k"}, {})
     made, address, sent, _changed = {**forms, "comment": comment}[name]
     length, field = (500 if name == "claim" else 2000), ("text" if name == "comment" else "reason")
     lines = "\n".join(["a" * 9] * (length // 10)) + "b"
