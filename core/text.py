@@ -14,6 +14,8 @@ from typing import Any
 
 DASH = "—"  # where there is nothing to show
 TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # Unicode, bidi controls
+UNSEEN = frozenset(("Cc", "Cf", "Cs", "Me", "Mn", "Zl", "Zp", "Zs"))  # Unicode, general categories
+FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and a symbol without a picture
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£"}
 DEFAULT_CURRENCY = "EUR"
 
@@ -25,6 +27,15 @@ def is_text(value: Any) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def written(text: str) -> str:
+    """Return a text without blanks around it, "" for one in which there is nothing to see."""
+    return text.strip() if any(map(is_seen, text)) else ""
+
+
+def is_seen(letter: str) -> bool:
+    return unicodedata.category(letter) not in UNSEEN and letter not in FILLERS
 
 
 def one_line(text: str) -> str:

@@ -10,7 +10,7 @@ from django.core.cache import cache
 from django.test import Client
 
 from core.addresses import literal, reason_to_refuse
-from core.text import is_text, one_line
+from core.text import is_text, one_line, written
 from portal.openapi import METHODS, description, examples, resolved
 from tests.factories import make_user, sign_in_just_now
 from tests.fakes import FakeGateway
@@ -32,6 +32,18 @@ def test_whole_characters_are_text():
 )
 def test_shown_text_has_no_controls_and_one_line(text, shown):
     assert one_line(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (" a \n", "a"), ("\u200ba", "\u200ba"), ("é", "é"), ("\u2764\ufe0f", "\u2764\ufe0f"),
+        ("", ""), ("\u00a0 \n", ""), ("\u200b\u2060\ufeff", ""), ("\u3164", ""), ("\u2800\u00ad", ""),
+        ("\u200e\ufe0f", ""),
+    ],
+)  # fmt: skip
+def test_a_text_in_which_nothing_can_be_seen_is_empty(text, kept):
+    assert written(text) == kept
 
 
 def with_half(value: Any) -> Iterator[Any]:
