@@ -182,7 +182,9 @@ class _Reading:
             )
             self.specs[key].note = f"It has no kind: read as a claim. {self.specs[key].note}".strip()
         elif not self._workload(document, key):
-            self.file.skipped.append(_title(key))
+            taken = ", ".join(pods.passed_through(content))
+            about = f" (whose virtual machine takes {taken})" if taken else ""
+            self.file.skipped.append(f"{_title(key)}{about}")
 
     def _claim(self, key: Key, document: Document, *, keep: bool = True) -> None:
         """Read a claim or template, if it was not read before; `keep` its manifest if it is of the file."""

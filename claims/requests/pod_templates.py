@@ -171,6 +171,13 @@ def _entries(value: Any) -> list[tuple[str | int, Any]]:
     return list(enumerate(value)) if isinstance(value, list) else []
 
 
+def passed_through(part: Any) -> list[str]:
+    """Return what KubeVirt passes through to virtual machines: a device plugin's resource for each device."""
+    own = part.get("deviceName") if isinstance(part, dict) else None
+    inner = [name for _key, entry in _entries(part) for name in passed_through(entry)]
+    return [own, *inner] if isinstance(own, str) else inner
+
+
 def _factor(part: Mapping[str, Any]) -> int:
     """Return how often a part of a workload runs what is in it."""
     factor = 1
