@@ -26,8 +26,8 @@ from dra.objects import Json
 from inventory.cluster_snapshot import current_snapshot
 from inventory.models import Cluster
 
-# Reasons that end when claims are released.
 REFUSED = {match.NoFitReason.NO_CLASS, match.NoFitReason.INVALID}  # whatever is free
+# Reasons that end when claims are released.
 HELD = {match.NoFitReason.TAKEN, match.NoFitReason.CAPACITY, match.NoFitReason.NO_NODE}
 
 
