@@ -48,7 +48,7 @@ ROLES = ("engineer", "lead", "viewer", "admin", "outsider")
 PEOPLE = {"viewer": "emil"}  # of the demo, who are not called as their role
 CONFIG = {
     "generation": {
-        "allow-x00": False,  # no column keeps it: tests/portal/test_hostile_addresses.py
+        "allow-x00": False,  # no column keeps it: tests/security/test_hostile_addresses.py
         "with-security-parameters": False,
         "deterministic": True,
     }

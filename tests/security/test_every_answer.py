@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.factories import make_token, make_user
-from tests.portal.every_address import address, one_of_everything, routes
+from tests.portal.every_address import address, routes
 
 pytestmark = pytest.mark.django_db
 
@@ -31,20 +31,10 @@ POLICY = {
 }
 
 
-@pytest.fixture
-def known():
-    return one_of_everything()
-
-
 def person(known, name):
     client = Client(raise_request_exception=False)
     client.force_login(make_user(name))
     return client
-
-
-@pytest.fixture
-def root(known):
-    return person(known, "root")
 
 
 def pages(known):

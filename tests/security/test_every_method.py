@@ -7,7 +7,7 @@ from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 
 from tests.factories import make_user
-from tests.portal.every_address import PLACE, address, one_of_everything, routes
+from tests.portal.every_address import PLACE, address, routes
 from tests.security.state import differences, stored, writes
 
 pytestmark = pytest.mark.django_db
@@ -17,18 +17,6 @@ OTHERS = ("admin/", "api/", "scim/", "accounts/")  # of Django, of programs, of 
 # Pages of several forms, each with the name of its button: a post without one shows the page.
 SEVERAL = {"settings/", "teams/<slug:slug>/settings/", "teams/<slug:slug>/people/", "me/", "device/"}
 OPENED = {"me/notices/<uuid:notice_id>/": ["notify_notice"]}  # who opens a notice has read it
-
-
-@pytest.fixture
-def known():
-    return one_of_everything()
-
-
-@pytest.fixture
-def root(known):
-    client = Client(raise_request_exception=False)
-    client.force_login(make_user("root"))
-    return client
 
 
 @pytest.mark.security("forgery", "every page by methods that no form has")

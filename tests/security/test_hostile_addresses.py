@@ -5,10 +5,8 @@ from urllib.parse import urlencode
 
 import pytest
 from django.http import QueryDict
-from django.test import Client
 
-from tests.factories import make_user
-from tests.portal.every_address import PLACE, address, one_of_everything
+from tests.portal.every_address import PLACE, address
 from tests.portal.every_address import routes as every_route
 
 pytestmark = pytest.mark.django_db
@@ -82,21 +80,8 @@ def noting(get_response):
     return middleware
 
 
-@pytest.fixture
-def known():
-    return one_of_everything()
-
-
 def routes():
     return every_route(skipped=SKIPPED)
-
-
-@pytest.fixture
-def root(known):
-    """A platform admin, whom no page turns away."""
-    client = Client(raise_request_exception=False)
-    client.force_login(make_user("root"))
-    return client
 
 
 @pytest.mark.security("injection", "hostile values in every parameter that a page reads")
