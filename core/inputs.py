@@ -33,6 +33,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from core.errors import Invalid, UnknownName
+from core.text import written
 from core.times import parse_duration, spell_duration
 
 TRUE, FALSE = frozenset(("true", "1", "yes", "on")), frozenset(("false", "0", "no", "off"))
@@ -99,6 +100,7 @@ class Input(serializers.Serializer[Any]):
             wrong |= {name: errors for name, field in sent.items() if (errors := mistyped(field, data[name]))}
             if wrong:
                 raise serializers.ValidationError(wrong)
+            data = {name: written(value) if isinstance(value, str) else value for name, value in data.items()}
         return super().to_internal_value(data)
 
 

@@ -20,7 +20,7 @@ from django.utils.cache import patch_cache_control, patch_vary_headers
 from core.errors import PortalError, data_error_refusal
 from core.problems import problem
 from core.rates import incremented, parse_rate
-from core.text import TURNS
+from core.text import TURNS, written
 from core.transactions import saved
 
 REQUEST_ID = "X-Request-ID"
@@ -128,8 +128,8 @@ class PageRateMiddleware:
         return response
 
 
-class LineEndsMiddleware:
-    """Read a line end of a form as the one character that a browser counts for `maxlength`; it sends two."""
+class WrittenTextMiddleware:
+    """Read the texts of forms as people wrote them (`core.text.written`); `core.inputs` does so for JSON."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -140,13 +140,13 @@ class LineEndsMiddleware:
     def process_view(self, request: HttpRequest, *_view: object) -> None:
         if request.method != "POST" or request.path.startswith("/api/"):
             return
-        lists = [*request.POST.lists()]
-        if any("\r\n" in value for _name, values in lists for value in values):
-            sent = QueryDict(mutable=True)
-            for name, values in lists:
-                sent.setlist(name, [value.replace("\r\n", "\n") for value in values])
-            sent._mutable = False
-            request.POST = sent  # type: ignore[assignment]
+        sent = {name: [*map(written, values)] for name, values in request.POST.lists()}
+        if sent != dict(request.POST.lists()):
+            texts = QueryDict(mutable=True)
+            for name, values in sent.items():
+                texts.setlist(name, values)
+            texts._mutable = False
+            request.POST = texts  # type: ignore[assignment]
 
 
 class HttpsRequired(PortalError):

@@ -30,8 +30,11 @@ def is_text(value: Any) -> bool:
 
 
 def written(text: str) -> str:
-    """Return a text without blanks around it, "" for one in which there is nothing to see."""
-    return text.strip() if any(map(is_seen, text)) else ""
+    """
+    Return what somebody sent as they wrote it: a line end is one character, as browsers count it for
+    `maxlength`, although they send two; "" for a text in which nothing can be seen.
+    """
+    return text.replace("\r\n", "\n") if any(map(is_seen, text)) else ""
 
 
 def is_seen(letter: str) -> bool:

@@ -79,7 +79,7 @@ MIDDLEWARE = [
     "core.origin.OriginMiddleware",
     "teams.audit.middleware.AuditMiddleware",
     "core.middleware.PageRateMiddleware",
-    "core.middleware.LineEndsMiddleware",
+    "core.middleware.WrittenTextMiddleware",
     "core.middleware.PortalErrorMiddleware",
     "teams.zones.TimezoneMiddleware",
 ]

@@ -36,7 +36,6 @@ from claims.states import ClaimState
 from core.conditional import require_expected
 from core.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from core.prepared import PreparedObjects
-from core.text import written
 from core.times import duration as in_words
 from core.times import moment
 from core.transactions import after_commit, lock_row, service
@@ -71,7 +70,7 @@ def approve(*, claim: Claim, by: User, spec_hash: str, note: str = "") -> Claim:
 def deny(*, claim: Claim, by: User, reason: str) -> Claim:
     """Deny the request. Raises Invalid without a reason, Forbidden, Conflict if somebody decided first."""
     claim, _effective_rule, delegator = load_for_decision(claim, by)
-    reason = written(reason)
+    reason = reason.strip()
     if not reason:
         raise Invalid(f"Give a reason. {claim.requested_by.label} will see it.")
     moved = claim.state == ClaimState.REQUESTED and claim.advance(
@@ -144,7 +143,7 @@ def grant(claim: Claim, by: User, delegator: User | None, note: str, **fields: A
     """Approve the claim, with `fields` changed in the same step; return False if somebody decided first."""
     now = timezone.now()
     duration = fields.get("duration", claim.duration)
-    why = with_delegator(written(note) or "Approved.", delegator)
+    why = with_delegator(note.strip() or "Approved.", delegator)
     if claim.requested_by_id == by.pk and is_sole_admin(by):
         why += " Decided by the requester, the only platform admin."
     moved = claim.advance(
@@ -153,7 +152,7 @@ def grant(claim: Claim, by: User, delegator: User | None, note: str, **fields: A
         by=by,
         decided_by=by,
         decided_at=now,
-        decision_note=written(note),
+        decision_note=note.strip(),
         expires_at=now + duration,
         problem="",
         **{"approved_hash": claim.spec_hash, **fields},
@@ -166,9 +165,9 @@ def grant(claim: Claim, by: User, delegator: User | None, note: str, **fields: A
 def record_first_approval(claim: Claim, by: User, delegator: User | None, note: str) -> Claim:
     """Record a lead's approval of the current spec and notify platform admins; the claim is locked."""
     claim.steps.all().delete()  # of an earlier spec, or from before the request came back
-    claim.steps.create(role=Approval.LEAD, by=by, at=Now(), note=written(note), spec_hash=claim.spec_hash)
+    claim.steps.create(role=Approval.LEAD, by=by, at=Now(), note=note.strip(), spec_hash=claim.spec_hash)
     why = with_delegator("First approval, by a lead.", delegator)
-    claim.remark(" ".join(filter(None, [why, written(note)])), by=by, action="claim.consented")
+    claim.remark(" ".join(filter(None, [why, note.strip()])), by=by, action="claim.consented")
     pending.refresh(claims=[claim.pk])
     notices.notify_deciders(claim)
     return claim
@@ -235,7 +234,7 @@ def approve_with_changes(
     stage, _first_approval = approval_stage(claim, effective_rule)
     fields = _changed_fields(claim, change)
     _replace_charges(claim, change)
-    differences, note = "; ".join(change.differences), written(note)
+    differences, note = "; ".join(change.differences), note.strip()
     if effective_rule.approval == Approval.BOTH:
         Claim.objects.filter(pk=claim.pk).update(**fields)
         claim = _reload(claim)

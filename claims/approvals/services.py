@@ -17,7 +17,7 @@ from django.utils import timezone
 from claims.approvals import notices, pending
 from claims.models import Approval, ApprovalRule, Delegation, Profile, ReasonTemplate
 from core.errors import Conflict, Forbidden, Invalid, violated_constraint
-from core.text import DASH, written
+from core.text import DASH
 from core.times import duration, moment, require_date, utc_moment
 from core.transactions import service
 from teams.access import require_admin, require_role, role_in, teams_where
@@ -224,7 +224,7 @@ def save_reason(
     _require_may_edit(by, team)
     if reason is not None:
         _require_may_edit(by, reason.team)
-    title, text = written(title), written(text)
+    title, text = title.strip(), text.strip()
     if not 0 < len(title) <= MAX_TITLE_LENGTH:
         raise Invalid(f"A reason needs a title of 1 to {MAX_TITLE_LENGTH} characters.")
     if not 0 < len(text) <= MAX_REASON_LENGTH:

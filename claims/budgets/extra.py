@@ -28,7 +28,6 @@ from claims.quotas.services import (
     to_decide,
 )
 from core.errors import Conflict, Invalid
-from core.text import written
 from core.transactions import service
 from teams.access import require_role
 from teams.models import Role, User, record_change
@@ -55,10 +54,10 @@ def request_extra(
     require_role(by, team, at_least=Role.MEMBER)
     if not key or len(key) > 80:
         raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
-    sent = {"budget": budget, "amount": amount, "hours": hours, "reason": written(reason)}
+    sent = {"budget": budget, "amount": amount, "hours": hours, "reason": reason.strip()}
     if earlier := earlier_request(by, key, sent):
         return earlier
-    if not written(reason):
+    if not reason.strip():
         raise Invalid("Say what it is for: whoever decides has nothing else to go by.")
     require_extra(budget, amount=amount, hours=hours)
     first, last = budget.period(utc_day(timezone.now()))
@@ -81,13 +80,13 @@ def request_extra(
                 devices=0,
                 amount=amount,
                 hours=hours,
-                reason=written(reason),
+                reason=reason.strip(),
                 decide_by=timezone.now() + settings.REQUEST_TTL,
             )
             words = extra_words(budget, amount, hours)
             change = f"requested {words} more until {day_words(last)}"
             record_change(
-                by=by, of=budget, change=change, values=[("Extra", "–", words)], reason=written(reason)
+                by=by, of=budget, change=change, values=[("Extra", "–", words)], reason=reason.strip()
             )
             tell_admins(quota_request, f"{words} more budget for {team}")
     except IntegrityError:
@@ -122,7 +121,7 @@ def approve_extra(
     pending.hours = pending.hours if hours is None else hours
     _require_period(budget, pending.first)
     require_extra(budget, amount=pending.amount, hours=pending.hours)
-    if not pending.decide(RequestStatus.APPROVED, by=by, note=written(note)):
+    if not pending.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
         return decided_already(pending, by, RequestStatus.APPROVED)
     pending.save(update_fields=["amount", "hours"])
     record_decision(by, pending, "approved", RequestStatus.APPROVED)

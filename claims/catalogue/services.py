@@ -15,7 +15,6 @@ from claims.catalogue.tasks import catalogue_has_changed
 from claims.catalogue.yaml_export import RETIRED, ProfileChange, import_plan, plan_digest
 from claims.models import Profile, ProfileLimits, ProfileVersion, Purpose
 from core.errors import Conflict, Invalid, violated_constraint
-from core.text import written
 from core.transactions import lock_row, service
 from dra import quota, validation
 from dra.manifests import spec_hash
@@ -146,7 +145,7 @@ def _save_page(profile: Profile | None, definition: ProfileDefinition) -> Profil
     """Create or update slug, title, use and purpose; an update also locks the row."""
     fields = {
         "slug": definition.slug,
-        "title": written(definition.title),
+        "title": definition.title.strip(),
         "use": definition.use.strip(),
         "purpose": definition.purpose,
     }
@@ -198,9 +197,9 @@ def _page_problems(slug: str, title: str, purpose: str) -> list[str]:
         problems.append(f"“{slug}” is not a valid slug: use 1 to 40 lower-case letters, digits and hyphens.")
     elif slug in RESERVED:
         problems.append(f"The slug {slug} is reserved.")
-    if not written(title):
+    if not title.strip():
         problems.append("A profile needs a title.")
-    elif len(written(title)) > 80:
+    elif len(title.strip()) > 80:
         problems.append("A title has at most 80 characters.")
     if purpose not in Purpose.values:
         problems.append(f"“{purpose}” is not a purpose: choose from {', '.join(Purpose.values)}.")

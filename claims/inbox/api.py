@@ -25,7 +25,6 @@ from core.idempotency import IdempotentWrites
 from core.inputs import Input, Rows, Texts, ordered, page_of
 from core.schema import key
 from core.scopes import Scope, needs
-from core.text import written
 from teams.access import team_of_filter, user_of
 
 TAB = OpenApiParameter(
@@ -150,7 +149,7 @@ class DecideView(IdempotentWrites):
     def post(self, request: Request) -> Response:
         fields = DecideIn.of(request).validated_data
         decision, preview, note = Decision(fields["decision"]), fields["preview"], fields["note"]
-        if decision == Decision.DENY and not preview and not written(note):
+        if decision == Decision.DENY and not preview and not note.strip():
             raise Invalid("Give a reason. The requester will see it.", field="note")
         requests = fields["requests"]
         kinds: tuple[ItemKind, ...] = ("claim", "extension", "quota")

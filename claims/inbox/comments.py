@@ -13,7 +13,6 @@ from claims.models import Claim, Comment, QuotaRequest, RequestStatus
 from claims.states import ClaimState
 from core.errors import Invalid, violated_constraint
 from core.idempotency import KeyUsed
-from core.text import written
 from core.transactions import service
 from notify.services import resolve
 from teams.access import require_role
@@ -77,7 +76,7 @@ def comment_on_quota_request(*, quota_request: QuotaRequest, by: User, text: str
 def _clean_text(text: str, key: str) -> str:
     if not key or len(key) > MAX_KEY_LENGTH:
         raise Invalid(f"A comment needs a key of 1 to {MAX_KEY_LENGTH} characters, so that it is saved once.")
-    text = written(text)
+    text = text.strip()
     if not 0 < len(text) <= MAX_LENGTH:
         raise Invalid(f"Write 1 to {MAX_LENGTH} characters; this text has {len(text)}.", field="text")
     return text

@@ -30,7 +30,6 @@ from claims.states import RELEASE_STARTED, RUNNING, ClaimState
 from core.conditional import require_expected
 from core.errors import Conflict, Forbidden, IllegalTransition, Invalid
 from core.idempotency import KeyUsed
-from core.text import written
 from core.times import duration as in_words
 from core.times import moment, require_date, utc_moment
 from core.transactions import after_commit, lock_row, service
@@ -52,7 +51,7 @@ def withdraw(*, claim: Claim, by: User, reason: str = "") -> Claim:
             f"{claim} is not waiting for a decision any more, so it cannot be withdrawn; "
             f"it is “{claim.get_state_display()}”."
         )
-    if not claim.advance(ClaimState.WITHDRAWN, why=written(reason) or "Withdrawn.", by=by, problem=""):
+    if not claim.advance(ClaimState.WITHDRAWN, why=reason.strip() or "Withdrawn.", by=by, problem=""):
         raise _state_conflict(claim)
     return claim
 
@@ -71,7 +70,7 @@ def release(*, claim: Claim, by: User, reason: str = "") -> Claim:
         raise IllegalTransition(
             f"{claim} holds nothing that could be released; it is “{claim.get_state_display()}”."
         )
-    if not start_release(claim, why=written(reason) or "Released by its team.", by=by):
+    if not start_release(claim, why=reason.strip() or "Released by its team.", by=by):
         raise _state_conflict(claim)
     after_commit(tasks.remove, str(claim.pk))
     return claim
@@ -90,7 +89,7 @@ def evict(*, claim: Claim, by: User, reason: str = "") -> Claim:
     pods = eviction.holding_pods(observe([claim])[claim.pk])
     if refusal := reason_not_to_evict(claim, [pod.name for pod in pods]):
         raise Conflict(refusal)
-    eviction.evict_now(claim, pods, by=by, why=written(reason))
+    eviction.evict_now(claim, pods, by=by, why=reason.strip())
     after_commit(tasks.evict, str(claim.pk))
     return claim
 
@@ -158,7 +157,7 @@ def extend(*, claim: Claim, by: User, until: datetime, reason: str = "", key: st
                 key=key,
                 claim=claim,
                 requested_by=by,
-                reason=written(reason),
+                reason=reason.strip(),
                 previous_end=end,
                 until=until,
                 decide_by=claim.deleted_at,
@@ -196,8 +195,8 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
     if extension.status == RequestStatus.WAITING:
         budgets = ExtensionBudgets(claim, lock_budgets(claim.team))
         require_budget(budgets.lines(extension.until))
-    if extension.decide(RequestStatus.APPROVED, by=by, note=written(note)):
-        _move_end(claim, extension.until, why=written(note), by=by)
+    if extension.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
+        _move_end(claim, extension.until, why=note.strip(), by=by)
         _notify_requester(extension, by)
         return extension
     return _decided_already(extension, by, RequestStatus.APPROVED)
@@ -207,10 +206,10 @@ def approve_extension(*, extension: Extension, by: User, note: str = "") -> Exte
 def deny_extension(*, extension: Extension, by: User, reason: str) -> Extension:
     """Deny the extension. Raises Invalid without a reason, Forbidden, Conflict if it is decided already."""
     claim, extension = _to_decide(extension, by)
-    if not written(reason):
+    if not reason.strip():
         raise Invalid(f"{extension.requested_by.label} needs to know why: give a reason.")
-    if extension.decide(RequestStatus.DENIED, by=by, note=written(reason)):
-        why = f"Not extended until {utc_moment(extension.until)}: {written(reason)}"
+    if extension.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
+        why = f"Not extended until {utc_moment(extension.until)}: {reason.strip()}"
         claim.remark(why, by=by, action="claim.extension_denied")
         _notify_requester(extension, by)
         return extension
@@ -246,7 +245,7 @@ def _require_none_waiting(claim: Claim, by: User) -> None:
 
 
 def _earlier_extension(earlier: Extension, claim: Claim, until: datetime, reason: str) -> Extension:
-    if (earlier.claim_id, earlier.until, earlier.reason) != (claim.pk, until, written(reason)):
+    if (earlier.claim_id, earlier.until, earlier.reason) != (claim.pk, until, reason.strip()):
         raise KeyUsed(f"an extension of {earlier.claim} until {utc_moment(earlier.until)}")
     return earlier
 
@@ -426,7 +425,7 @@ def accept_object(*, claim: Claim, by: User, reason: str = "") -> Claim:
     found_drift = drift.find_drift(claim, seen)
     if found_drift is None or found_drift.code != drift.REPLACED or seen.written is None:
         raise Conflict(f"{claim} has no new object with the approved spec.")
-    why = written(reason) or "Accepted the object that somebody else recreated."
+    why = reason.strip() or "Accepted the object that somebody else recreated."
     claim.remark(why, by=by, object_uid=seen.written.uid, observation_hash="", problem="")
     resolve(f"drift:{claim.pk}")
     refresh_claim(claim)

@@ -15,7 +15,6 @@ from claims.quotas.quota_requests import named_quota, quota_words, request_impac
 from claims.quotas.quota_usage import quota_usage
 from core.errors import Conflict, Forbidden, Invalid
 from core.idempotency import KeyUsed
-from core.text import written
 from core.times import moment, require_date, utc_moment
 from core.transactions import lock_row, service
 from dra.quota import no_class_reason
@@ -151,11 +150,11 @@ def request_quota(
         raise Invalid("A request needs a key of 1 to 80 characters, so that sending it twice asks once.")
     sent: dict[str, Any] = {
         "team": team, "device_class": device_class, "profile": profile, "counts": counts, "devices": devices,
-        "until": until, "reason": written(reason),
+        "until": until, "reason": reason.strip(),
     }  # fmt: skip
     if earlier := earlier_request(by, key, sent):
         return earlier
-    if not written(reason):
+    if not reason.strip():
         raise Invalid("Say what it is for: whoever decides has nothing else to go by.")
     _require_future(until)
     named: dict[str, Any] = {"device_class": device_class, "profile": profile, "counts": counts}
@@ -177,14 +176,14 @@ def request_quota(
                 requested_by=by,
                 devices=devices,
                 until=until,
-                reason=written(reason),
+                reason=reason.strip(),
                 decide_by=timezone.now() + settings.REQUEST_TTL,
                 **named,
             )
             until_text = until_words(until, utc_moment)
             asked = f"requested {devices} × {quota_words(quota_request)} {until_text}"
             values = [("limit", "–", str(devices))]
-            record_change(by=by, of=quota_request, change=asked, values=values, reason=written(reason))
+            record_change(by=by, of=quota_request, change=asked, values=values, reason=reason.strip())
             tell_admins(quota_request, f"more quota for {team}: {quota_words(quota_request)}")
     except IntegrityError:
         if earlier := earlier_request(by, key, sent):  # the same request was sent twice at the same time
@@ -218,7 +217,7 @@ def approve_quota_request(
     impact = request_impact(pending)
     if impact.more <= 0:
         raise Invalid(f"{pending.team} may have {impact.before} already; there is nothing left to approve.")
-    if not pending.decide(RequestStatus.APPROVED, by=by, note=written(note)):
+    if not pending.decide(RequestStatus.APPROVED, by=by, note=note.strip()):
         return decided_already(pending, by, RequestStatus.APPROVED)
     pending.save(update_fields=["devices", "until"])
     record_decision(by, pending, "approved", RequestStatus.APPROVED)
@@ -254,9 +253,9 @@ def approve_quota_request(
 def deny_quota_request(*, quota_request: QuotaRequest, by: User, reason: str) -> QuotaRequest:
     """Deny the request. Raises Forbidden, Invalid without a reason, Conflict if it is decided already."""
     pending = to_decide(quota_request, by)
-    if not written(reason):
+    if not reason.strip():
         raise Invalid(f"{pending.requested_by.label} needs to know why: give a reason.")
-    if pending.decide(RequestStatus.DENIED, by=by, note=written(reason)):
+    if pending.decide(RequestStatus.DENIED, by=by, note=reason.strip()):
         record_decision(by, pending, "denied", RequestStatus.DENIED)
         _notify_requester(pending)
         return pending

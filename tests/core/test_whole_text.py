@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 from django.test import Client
+from django.urls import get_resolver
+from rest_framework.serializers import CharField
 
 from core.addresses import literal, reason_to_refuse
+from core.inputs import Input
+from core.middleware import WrittenTextMiddleware
 from core.text import is_text, one_line, written
 from portal.openapi import METHODS, description, examples, resolved
 from tests.factories import make_user, sign_in_just_now
@@ -37,13 +41,48 @@ def test_shown_text_has_no_controls_and_one_line(text, shown):
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        (" a \n", "a"), ("\u200ba", "\u200ba"), ("é", "é"), ("\u2764\ufe0f", "\u2764\ufe0f"),
+        (" a \r\n", " a \n"), ("\u200ba", "\u200ba"), ("é", "é"), ("\u2764\ufe0f", "\u2764\ufe0f"),
         ("", ""), ("\u00a0 \n", ""), ("\u200b\u2060\ufeff", ""), ("\u3164", ""), ("\u2800\u00ad", ""),
         ("\u200e\ufe0f", ""),
     ],
 )  # fmt: skip
 def test_a_text_in_which_nothing_can_be_seen_is_empty(text, kept):
     assert written(text) == kept
+
+
+def inputs(base=Input):
+    for one in base.__subclasses__():
+        yield one
+        yield from inputs(one)
+
+
+def test_every_input_of_the_api_takes_a_text_without_anything_to_see_for_an_empty_one(db):
+    get_resolver().url_patterns  # noqa: B018, imports every view
+    for_text = {
+        (one, name)
+        for one in set(inputs())
+        for name, field in one().fields.items()
+        if type(field) is CharField and not field.allow_blank
+    }
+    taken = [
+        (one.__name__, name)
+        for one, name in for_text
+        if not any(error.code == "blank" for error in errors_of(one(data={name: "\u200b\u2800"}), name))
+    ]
+    assert taken == []
+    assert len(for_text) > 40
+
+
+def errors_of(body, name):
+    body.is_valid()
+    return body.errors.get(name, [])
+
+
+def test_a_form_takes_a_text_without_anything_to_see_for_an_empty_one(rf):
+    request = rf.post("/", {"note": ["a\r\nb", "\u200b", " c"], "other": "d"})
+    WrittenTextMiddleware(lambda _request: None).process_view(request)
+    assert dict(request.POST.lists()) == {"note": ["a\nb", "", " c"], "other": ["d"]}
+    assert not request.POST._mutable
 
 
 def with_half(value: Any) -> Iterator[Any]:

@@ -263,7 +263,6 @@ def test_api_names_each_refusal(lena, eve, mixed, claim, longer, more):
 def test_the_api_denies_only_with_a_reason(lena, mixed, claim, longer, more):
     body = {"decision": "deny", "requests": requests(mixed, claim)}
     assert api_of(lena).post(API, body, format="json").status_code == 422
-    assert api_of(lena).post(API, body | {"note": "\u2060"}, format="json").status_code == 422
     assert api_of(lena).post(API, body | {"note": "No."}, format="json").status_code == 200
     assert answers(claim, longer, more) == (ClaimState.DENIED, RequestStatus.DENIED, RequestStatus.WAITING)
     assert api_of(lena).post(API, {"decision": "perhaps", "requests": []}, format="json").status_code == 422
