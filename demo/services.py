@@ -131,7 +131,7 @@ def portal(supervisor: Supervisor) -> Wait:
         supervisor.wait("The portal", lambda: is_healthy(f"{config.url}/healthz"), 60)
         # Nobody waits for beat, so it has a low priority.
         beat = ("beat", "-s", str(config.home / "beat"), "--pidfile=", "--loglevel", "WARNING")
-        supervisor.start("beat", sys.executable, "-m", "celery", "-A", "portal", *beat)
+        start_celery(supervisor, "beat", *beat)
 
     return wait
 
@@ -139,7 +139,13 @@ def portal(supervisor: Supervisor) -> Wait:
 def start_worker(supervisor: Supervisor, name: str, *, queues: str, threads: int) -> None:
     how = ("-n", f"{name}@%h", "-Q", queues, "-P", "threads", "-c", str(threads))
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
-    supervisor.start(name, sys.executable, "-m", "celery", "-A", "portal", "worker", *how, *quiet)
+    start_celery(supervisor, name, "worker", *how, *quiet)
+
+
+def start_celery(supervisor: Supervisor, name: str, *command: str) -> None:
+    """Start Celery without its banner and its warning for root: they would stand below what the demo says."""
+    python = (sys.executable, "-W", "ignore:You're running the worker with superuser privileges")
+    supervisor.start(name, *python, "-m", "celery", "-q", "-A", "portal", *command)
 
 
 def free_port(memory: Path) -> int:

@@ -183,7 +183,7 @@ class _Reading:
             self.specs[key].note = f"It has no kind: read as a claim. {self.specs[key].note}".strip()
         elif not self._workload(document, key):
             taken = ", ".join(pods.passed_through(content))
-            about = f" (whose virtual machine takes {taken})" if taken else ""
+            about = f" (takes {taken})" if taken else ""
             self.file.skipped.append(f"{_title(key)}{about}")
 
     def _claim(self, key: Key, document: Document, *, keep: bool = True) -> None:

@@ -448,7 +448,7 @@ def use_claim(pod: dict[str, Any], proposal: Proposal, kind: str, name: str) -> 
             f"A TrainJob has no field for claims: refer to {kind} {name} in the pods of its TrainingRuntime."
         )
     if own_container(pod):
-        return f"Its operator or chart makes the pods: name {kind} {name} where that takes claims instead."
+        return f"An operator or chart makes its pods: where that takes claims, name {kind} {name} in it."
     is_argo = "containers" not in pod and any(part in pod for part in ("container", "script", "containerSet"))
     if is_argo and "podSpecPatch" in pod:
         return f"Refer to {kind} {name} in its podSpecPatch."

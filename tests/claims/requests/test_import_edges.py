@@ -145,8 +145,8 @@ def test_a_pod_finds_claims_of_its_own_namespace_alone():
         (
             "kind: VirtualMachine\nspec: {template: {spec: {domain: {devices: {gpus: ["
             "{name: a, deviceName: nvidia.com/A10}, {name: b, deviceName: nvidia.com/A10}]}}}}}",
-            "f.yaml has no pod or claim that names devices. Skipped: VirtualMachine (whose virtual machine "
-            "takes nvidia.com/A10, nvidia.com/A10).",
+            "f.yaml has no pod or claim that names devices. Skipped: VirtualMachine (takes "
+            "nvidia.com/A10, nvidia.com/A10).",
         ),
         ("kind: Service", "f.yaml has no pod or claim that names devices. Skipped: Service."),
         ("a: 1", "f.yaml has no pod or claim that names devices. Skipped: object without a kind."),
